@@ -21,7 +21,7 @@ from ddbio.commit.snapshot import live_files
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.folders.rewrite import RewriteGroup, RewriteResult, RewriteTask, rewrite_task
 from ddbio.formats.manifests import describe_files, look_up, partition_columns
-from ddbio.formats.registry import FORMATS, format_of, holds_dynamodb_json
+from ddbio.formats.registry import FORMATS, format_of, is_dynamodb_json_file
 from ddbio.formats.row_files import FooterReader, read_batches
 from ddbio.items.digest import Digest
 from ddbio.items.schema.arrow import normalize_schema
@@ -507,7 +507,7 @@ def _live(store: ObjectStore, options: CompactOptions) -> Snapshot:
 
 def _is_compactable(path: str) -> bool:
     found = format_of(path)
-    if found is None or found.open_writer is None or holds_dynamodb_json(path):
+    if found is None or found.open_writer is None or is_dynamodb_json_file(path):
         return False
     # Text that ddbio did not write has no types: to read it would be to guess them.
     return found.keeps_types or found.is_splittable or bool(job_of(path))

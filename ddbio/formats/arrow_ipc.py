@@ -1,7 +1,7 @@
-"""Read files of Arrow IPC and Feather whole, compressed or not.
+"""Reader of Arrow IPC and Feather files, which are read as one part, compressed or not.
 
-Arrow verifies the metadata of a message when it is read, but takes the sizes in it as they are: what the buffers claim
-to inflate to is checked before.
+Arrow verifies the metadata of each message, but trusts the sizes in it. So the inflated sizes that buffers claim are
+checked before Arrow reads them.
 
 References
 ----------
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"ARROW1"
 
-# Kinds of messages, and places of members in their tables.
+# Kinds of messages, and field numbers in their tables.
 _DICTIONARY, _BATCH = 2, 3
 _KIND, _HEADER = 1, 2
 _DICTIONARY_BATCH, _BUFFERS, _COMPRESSION = 1, 2, 3
@@ -46,9 +46,9 @@ def check_messages(data: bytes) -> None:
     Raises
     ------
     DecodeError
-        One does, or the file is damaged.
+        A buffer inflates further, or the file is damaged.
     pyarrow.ArrowInvalid
-        It is no file of Arrow.
+        It is not an Arrow file.
     """
     read_bytes = 0
     try:
@@ -72,8 +72,8 @@ def _messages(data: bytes) -> Iterator[pa.Message]:
     if not 0 < size <= end - 4:
         raise DecodeError("its footer is damaged")
     footer = data[end - 4 - size : end - 4]
-    for place in _FOOTER_LISTS:
-        for offset, _, _ in _structs(footer, _member(footer, _root(footer), place), "<qi4xq"):
+    for field in _FOOTER_LISTS:
+        for offset, _, _ in _structs(footer, _member(footer, _root(footer), field), "<qi4xq"):
             if not 0 <= offset <= len(data):
                 raise DecodeError("its footer is damaged")
             yield pa.ipc.read_message(source.slice(offset))
@@ -81,7 +81,7 @@ def _messages(data: bytes) -> Iterator[pa.Message]:
 
 def _check(metadata: bytes, body: pa.Buffer | None) -> None:
     message = _root(metadata)
-    kind, header = (_member(metadata, message, place) for place in (_KIND, _HEADER))
+    kind, header = (_member(metadata, message, field) for field in (_KIND, _HEADER))
     if body is None or not kind or metadata[kind] not in {_DICTIONARY, _BATCH}:
         return
     batch = _indirect(metadata, header)
@@ -101,15 +101,15 @@ def _root(data: bytes) -> int:
     return _indirect(data, 0)
 
 
-def _indirect(data: bytes, place: int) -> int:
-    (offset,) = struct.unpack_from("<I", data, place)
-    return place + int(offset)
+def _indirect(data: bytes, position: int) -> int:
+    (offset,) = struct.unpack_from("<I", data, position)
+    return position + int(offset)
 
 
-def _member(data: bytes, table: int, place: int) -> int:
-    """Return where a member of a table is; 0 if the table lacks it."""
+def _member(data: bytes, table: int, field: int) -> int:
+    """Return the position of a field of a table; 0 if the table lacks it."""
     (back,) = struct.unpack_from("<i", data, table)
-    entry = 4 + 2 * place
+    entry = 4 + 2 * field
     (size,) = struct.unpack_from("<H", data, table - back)
     if entry >= size:
         return 0
@@ -117,27 +117,27 @@ def _member(data: bytes, table: int, place: int) -> int:
     return table + int(offset) if offset else 0
 
 
-def _structs(data: bytes, member: int, form: str) -> Iterator[tuple[int, ...]]:
-    """Yield the structs of a list; none if the table lacks it."""
+def _structs(data: bytes, member: int, layout: str) -> Iterator[tuple[int, ...]]:
+    """Yield the structs of a vector; nothing if the table lacks it."""
     if member:
         vector = _indirect(data, member)
         (count,) = struct.unpack_from("<I", data, vector)
         for number in range(count):
-            yield struct.unpack_from(form, data, vector + 4 + number * struct.calcsize(form))
+            yield struct.unpack_from(layout, data, vector + 4 + number * struct.calcsize(layout))
 
 
 class ArrowReader(FileReader):
-    """Read one file as one part."""
+    """Reader of one file as one part."""
 
     def __init__(self, store: ObjectStore, entry: StoredObject, _: ReadOptions) -> None:
         self._store, self._entry = store, entry
 
     def parts(self) -> Parts:
-        """Return the file as one part of unknown rows."""
+        """Return the file as one part with an unknown number of rows."""
         return Parts((self._entry.size_bytes,), None)
 
     def schema(self) -> pa.Schema:
-        """Return the Arrow schema of the rows, by the footer if there is one; otherwise they are read for that."""
+        """Return the Arrow schema: from the footer, or from the first batch of a file without one."""
         if self._store.read_range(self._entry, 0, len(MAGIC)) == MAGIC:
             with pa.PythonFile(RangeFile(self._store, self._entry), "r") as file:
                 return pa.ipc.open_file(file).schema
@@ -159,7 +159,7 @@ class ArrowReader(FileReader):
         return next((Sample(batch.slice(0, rows), None) for batch in self.read(0, BATCH_ROWS)), None)
 
 
-# DynamoDB's types are in the fields' metadata, if they are anywhere.
+# DynamoDB's types are in the metadata of the fields, if the file has them.
 ARROW = FileFormat(
     name="arrow",
     endings=(".arrow", ".feather", ".ipc"),

@@ -1,6 +1,7 @@
-"""Avro: write and read object container files block by block; fastavro checks schemas and decodes the records.
+"""Writer and reader of Avro object container files, block by block; fastavro checks schemas and decodes records.
 
-The header keeps the columns exactly, besides Avro's own schema: DynamoDB's types, and names that Avro does not allow.
+The header also stores the columns exactly, in addition to Avro's own schema: DynamoDB's types, and names that Avro does
+not allow.
 
 References
 ----------
@@ -27,8 +28,8 @@ from ddbio.formats.avro_schema import (
     as_stored,
     avro_names,
     avro_schema_of,
+    columns_to_json,
     from_records,
-    parse_columns,
     renamed,
     require_bytes,
     unwritable_type,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     _Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 COLUMNS_KEY = "ddbio.schema"
-"""The key of the header's metadata that holds the columns."""
+"""Key of the header's metadata that stores the columns."""
 
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
@@ -64,20 +65,20 @@ _HEADER_SCHEMA: dict[str, Any] = {
     ],
 }
 _CODECS: dict[Compression, str] = {"zstd": "zstandard", "snappy": "snappy", "gzip": "deflate", "none": "null"}
-# Avro's own readers take some 64 kB at once, compressed.
+# Avro's own readers take some 64 kB at a time, compressed.
 _BLOCK_BYTES = 256 * 1024
-# Rows that are encoded at once: many blocks.
+# Rows that are encoded in one step: many blocks.
 _ENCODED_BYTES = 4 * 1024 * 1024
 _DEFLATE_LEVEL = 2
 _RAW_DEFLATE = -15
-# A part of so many bytes is read by itself.
+# Size of a part, which is read by itself.
 _PART_BYTES = 64 * 1024 * 1024
 _BUFFER_BYTES = 1024 * 1024
 _HEADER_BYTES = 64 * 1024
-_MOST_HEADER_BYTES = 16 * 1024 * 1024
-# A block is decoded at once, to objects of Python that take far more; writers keep blocks small.
-_MOST_BLOCK_BYTES = MOST_ROW_BYTES
-_ROW_BYTES, _MOST_BLOCK_ROWS = 64, 4_000_000
+_MAX_HEADER_BYTES = 16 * 1024 * 1024
+# A block is decoded in one step, to Python objects that take far more memory; writers keep blocks small.
+_MAX_BLOCK_BYTES = MOST_ROW_BYTES
+_ROW_BYTES, _MAX_BLOCK_ROWS = 64, 4_000_000
 _LONG_BYTES = 10
 
 
@@ -90,7 +91,7 @@ def _fastavro() -> Any:
 
 
 def _zstd() -> Any:
-    """Return what compresses blocks with a checksum, which every reader of zstd verifies."""
+    """Return a compressor of blocks with a checksum, which every zstd reader verifies."""
     try:
         import zstandard  # noqa: PLC0415 - an extra
     except ImportError as error:
@@ -99,7 +100,7 @@ def _zstd() -> Any:
 
 
 class AvroFileWriter:
-    """Write one Avro file into a sink, and count the bytes."""
+    """Writer of one Avro file into a sink, which counts the bytes."""
 
     def __init__(self, sink: Sink, schema: pa.Schema, options: WriterOptions) -> None:
         self._sink = sink
@@ -111,8 +112,8 @@ class AvroFileWriter:
         self._avro.parse_schema(described)
         self._sync = secrets.token_bytes(_SYNC_BYTES)
         self._rows = self.size_bytes = 0
-        meta = {"avro.schema": described, "avro.codec": self._codec, COLUMNS_KEY: parse_columns(schema)}
-        texts = {key: (each if isinstance(each, str) else json.dumps(each)).encode() for key, each in meta.items()}
+        meta = {"avro.schema": described, "avro.codec": self._codec, COLUMNS_KEY: columns_to_json(schema)}
+        texts = {key: (value if isinstance(value, str) else json.dumps(value)).encode() for key, value in meta.items()}
         self._write(self._encode(_HEADER_SCHEMA, {"magic": _MAGIC, "meta": texts, "sync": self._sync}))
 
     def write_group(self, table: pa.Table) -> None:
@@ -120,12 +121,12 @@ class AvroFileWriter:
         step = max(1, table.num_rows * _ENCODED_BYTES // max(1, table.nbytes))
         for batch in table.combine_chunks().to_batches(step):
             columns = renamed(batch.columns, self._columns)
-            places, data = encode_rows(pa.RecordBatch.from_arrays(columns, schema=self._columns))
+            row_offsets, data = encode_rows(pa.RecordBatch.from_arrays(columns, schema=self._columns))
             first = 0
             while first < batch.num_rows:
-                last = int(np.searchsorted(places, places[first] + _BLOCK_BYTES, side="right")) - 1
+                last = int(np.searchsorted(row_offsets, row_offsets[first] + _BLOCK_BYTES, side="right")) - 1
                 last = min(max(last, first + 1), first + BATCH_ROWS)
-                self._write_block(data[places[first] : places[last]], last - first)
+                self._write_block(data[row_offsets[first] : row_offsets[last]], last - first)
                 first = last
 
     def _write_block(self, items: memoryview, count: int) -> None:
@@ -158,7 +159,7 @@ class _Header:
 
 
 class AvroReader(FileReader):
-    """Read one Avro file by ranges of its blocks."""
+    """Reader of one Avro file by ranges of blocks."""
 
     def __init__(self, store: ObjectStore, entry: StoredObject, _: ReadOptions) -> None:
         self._store, self._entry = store, entry
@@ -167,32 +168,32 @@ class AvroReader(FileReader):
         self._codec = self._header.meta.get("avro.codec", b"null").decode(errors="replace")
         try:
             described = json.loads(self._header.meta["avro.schema"])
-            # It knows the names that the schema itself defines, and refuses what is no schema.
+            # It resolves the names that the schema itself defines, and refuses an invalid schema.
             self._rows_schema = self._avro.parse_schema({"type": "array", "items": as_stored(described)})
             require_bytes(described)
             self._columns, self._schema = arrow_schema_of_avro(described, self._header.meta.get(COLUMNS_KEY))
         except DecodeError:
             raise
         except Exception as error:
-            raise DecodeError(f"its header holds no schema of Avro that can be read: {error}") from error
+            raise DecodeError(f"its header has no Avro schema that can be read: {error}") from error
 
     def parts(self) -> Parts:
-        """Return ranges of the file; a block is part of the one in which it begins."""
+        """Return ranges of the file; a block belongs to the range in which it starts."""
         body_bytes = self._entry.size_bytes - self._header.end
         count = max(1, body_bytes // _PART_BYTES)
         return Parts((self._entry.size_bytes // count,) * count, None, (0, *[None] * (count - 1)))
 
     def unwritable_type(self) -> str:
-        """Return the first type that ddbio would write as another, or nothing; it wrote the file if there is none."""
+        """Return the first type that ddbio would write as another one, or an empty text; ddbio wrote the file if so."""
         is_own = COLUMNS_KEY in self._header.meta
         return "" if is_own else unwritable_type(json.loads(self._header.meta["avro.schema"]))
 
     def schema(self) -> pa.Schema:
-        """Return the Arrow schema; with DynamoDB's types if ddbio wrote the file."""
+        """Return the Arrow schema, with DynamoDB's types if ddbio wrote the file."""
         return self._schema
 
     def read(self, part: int, _: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the blocks that begin in a range, a batch for each block."""
+        """Yield the rows of the blocks that start in a range, one batch per block."""
         count = len(self.parts().sizes_bytes)
         body_bytes = self._entry.size_bytes - self._header.end
         start, end = (self._header.end + body_bytes * number // count for number in (part, part + 1))
@@ -211,63 +212,65 @@ class AvroReader(FileReader):
         return None
 
     def _read_header(self) -> _Header:
-        for length in (_HEADER_BYTES, _MOST_HEADER_BYTES):
+        for length in (_HEADER_BYTES, _MAX_HEADER_BYTES):
             source = io.BytesIO(self._store.read_range(self._entry, 0, min(self._entry.size_bytes, length)))
             try:
-                found = self._avro.schemaless_reader(source, _HEADER_SCHEMA, None)
+                header = self._avro.schemaless_reader(source, _HEADER_SCHEMA, None)
                 break
             except Exception as error:
-                if length == _MOST_HEADER_BYTES or self._entry.size_bytes <= length:
+                if length == _MAX_HEADER_BYTES or self._entry.size_bytes <= length:
                     raise DecodeError(f"it does not begin as a file of Avro does: {error!r}") from error
-        if found["magic"] != _MAGIC:
+        if header["magic"] != _MAGIC:
             raise DecodeError("it does not begin as a file of Avro does")
-        return _Header(found["meta"], found["sync"], source.tell())
+        return _Header(header["meta"], header["sync"], source.tell())
 
     def _after_sync(self, file: io.BufferedReader, start: int) -> int:
-        """Return where the first block begins at or behind a place: behind the marker that ends the one before."""
+        """Return the offset of the first block that starts at or after ``start``."""
         at = max(self._header.end, start - _SYNC_BYTES)
         file.seek(at)
-        held = b""
+        buffer = b""
         while chunk := file.read(_BUFFER_BYTES):
-            held += chunk
-            found = held.find(self._header.sync)
-            if found >= 0:
-                return at + found + _SYNC_BYTES
-            at += max(0, len(held) - _SYNC_BYTES + 1)
-            held = held[-_SYNC_BYTES + 1 :]
+            buffer += chunk
+            index = buffer.find(self._header.sync)
+            if index >= 0:
+                return at + index + _SYNC_BYTES
+            at += max(0, len(buffer) - _SYNC_BYTES + 1)
+            buffer = buffer[-_SYNC_BYTES + 1 :]
         return self._entry.size_bytes
 
     def _read_block(self, file: io.BufferedReader) -> pa.RecordBatch:
-        place = file.tell()
+        block_offset = file.tell()
         rows, size = _read_long(file), _read_long(file)
-        if not 0 <= rows <= _MOST_BLOCK_ROWS or not 0 <= size <= _MOST_BLOCK_BYTES:
-            raise DecodeError(f"the block at byte {place} says that it has {rows} rows in {size} bytes")
+        if not 0 <= rows <= _MAX_BLOCK_ROWS or not 0 <= size <= _MAX_BLOCK_BYTES:
+            raise DecodeError(f"the block at byte {block_offset} claims {rows} rows in {size} bytes")
         data = file.read(size)
         if len(data) < size or file.read(_SYNC_BYTES) != self._header.sync:
-            raise DecodeError(f"the block at byte {place} does not end where it says: the file is cut short or damaged")
+            raise DecodeError(
+                f"the block at byte {block_offset} does not end at its stated size: the file is cut short or damaged"
+            )
         try:
             items = _decompress(data, self._codec)
-            # Rows may take no bytes, but they take memory.
+            # Rows may take no bytes in the file, but they take memory.
             check_expansion(len(items), _ROW_BYTES * rows, advice="write fewer rows in a block")
             return self._decode(rows, items)
         except DecodeError as error:
-            raise DecodeError(f"the block at byte {place} cannot be read: {error}") from None
+            raise DecodeError(f"the block at byte {block_offset} cannot be read: {error}") from None
         except MemoryError:
             raise
         except Exception as error:
-            # Whatever the library makes of damaged bytes.
-            raise DecodeError(f"the block at byte {place} cannot be read: {error!r}") from error
+            # The library raises any exception for damaged bytes.
+            raise DecodeError(f"the block at byte {block_offset} cannot be read: {error!r}") from error
 
     def _decode(self, rows: int, items: bytes) -> pa.RecordBatch:
         source = io.BytesIO(b"".join((_long(rows), items, b"\0")) if rows else b"\0")
         records = self._avro.schemaless_reader(source, self._rows_schema, None)
         if source.read(1) or len(records) != rows:
-            raise DecodeError(f"its rows do not take the {len(items)} bytes that it has")
+            raise DecodeError(f"its rows do not fill exactly the {len(items)} bytes of the block")
         return from_records(records, self._columns, self._schema)
 
 
 def _long(value: int) -> bytes:
-    """Return a number that is not negative as Avro writes it: zigzag, seven bits a byte."""
+    """Return a non-negative number in Avro's encoding: zigzag, seven bits per byte."""
     coded, out = value << 1, bytearray()
     while coded > 0x7F:  # noqa: PLR2004 - seven bits
         out.append(coded & 0x7F | 0x80)
@@ -278,11 +281,11 @@ def _long(value: int) -> bytes:
 
 def _read_long(file: io.BufferedReader) -> int:
     coded = 0
-    for place in range(_LONG_BYTES):
+    for index in range(_LONG_BYTES):
         byte = file.read(1)
         if not byte:
             raise DecodeError("the file ends within a block: it is cut short")
-        coded |= (byte[0] & 0x7F) << 7 * place
+        coded |= (byte[0] & 0x7F) << 7 * index
         if byte[0] < 0x80:  # noqa: PLR2004 - the last byte
             break
     return coded >> 1 ^ -(coded & 1)
@@ -304,37 +307,37 @@ def _decompress(data: bytes, codec: str) -> bytes:
             parts = list[bytes]()
             while part := stream.read(_BUFFER_BYTES):
                 parts.append(part)
-                check_expansion(len(data), len(parts) * _BUFFER_BYTES, _MOST_BLOCK_BYTES)
+                check_expansion(len(data), len(parts) * _BUFFER_BYTES, _MAX_BLOCK_BYTES)
             return b"".join(parts)
     if codec == "snappy":
         size = _uint(data)
-        check_expansion(len(data), size, _MOST_BLOCK_BYTES)
-        found: bytes = pa.Codec("snappy").decompress(data[:-4], size, asbytes=True)
-        if zlib.crc32(found).to_bytes(4, "big") != data[-4:]:
-            raise DecodeError("its checksum is another one")
-        return found
+        check_expansion(len(data), size, _MAX_BLOCK_BYTES)
+        text: bytes = pa.Codec("snappy").decompress(data[:-4], size, asbytes=True)
+        if zlib.crc32(text).to_bytes(4, "big") != data[-4:]:
+            raise DecodeError("its checksum does not match")
+        return text
     if codec == "deflate":
-        inflated: bytes = isal_zlib.decompressobj(wbits=_RAW_DEFLATE).decompress(data, _MOST_BLOCK_BYTES + 1)
-        check_expansion(len(data), len(inflated), _MOST_BLOCK_BYTES)
+        inflated: bytes = isal_zlib.decompressobj(wbits=_RAW_DEFLATE).decompress(data, _MAX_BLOCK_BYTES + 1)
+        check_expansion(len(data), len(inflated), _MAX_BLOCK_BYTES)
         return inflated
-    raise DecodeError(f"its codec {codec!r} is not known: write it with null, deflate, snappy or zstandard")
+    raise DecodeError(f"its codec {codec!r} is not supported: write it with null, deflate, snappy or zstandard")
 
 
 def _uint(data: bytes) -> int:
-    """Return the number that snappy begins with: the size of what was compressed."""
+    """Return the number that a snappy block starts with: the size of the uncompressed data."""
     size = 0
-    for place, byte in enumerate(data[:5]):
-        size |= (byte & 0x7F) << 7 * place
+    for index, byte in enumerate(data[:5]):
+        size |= (byte & 0x7F) << 7 * index
         if byte < 0x80:  # noqa: PLR2004 - the last byte
             break
     return size
 
 
-# The stubs do not know what nested and computed arrays have.
+# The stubs lack attributes of nested and computed arrays.
 _Array: TypeAlias = Any
 
 _BYTES = pa.large_binary()
-# The branches of a union as Avro numbers them, and the block without items that ends an array or a map.
+# The branches of a union by Avro's numbers, and the empty block that ends an array or a map.
 
 
 def _constant(value: bytes) -> Any:
@@ -347,7 +350,7 @@ _NULL, _VALUE, _END, _NOTHING = map(_constant, (b"\x00", b"\x02", b"\x00", b""))
 
 
 def encode_rows(batch: pa.RecordBatch) -> tuple[_Numbers, memoryview]:
-    """Return where each row begins, and the last one ends, in the bytes of all; and these bytes.
+    """Return the offsets of the rows, with the end of the last one, in the bytes of all rows; and these bytes.
 
     Parameters
     ----------
@@ -356,15 +359,15 @@ def encode_rows(batch: pa.RecordBatch) -> tuple[_Numbers, memoryview]:
     """
     rows = _members(batch.columns, batch.num_rows)
     _, offsets, data = rows.buffers()
-    places = np.frombuffer(offsets, np.int64)[rows.offset : rows.offset + len(rows) + 1]
-    return places, memoryview(b"" if data is None else data)
+    row_offsets = np.frombuffer(offsets, np.int64)[rows.offset : rows.offset + len(rows) + 1]
+    return row_offsets, memoryview(b"" if data is None else data)
 
 
 def _members(columns: Sequence[_Array], count: int) -> _Array:
-    """Return the bytes of records by those of their members."""
+    """Return the encoded records, by the values of their fields."""
     if not columns:
         return pa.repeat(_NOTHING, count)
-    return _joined(*(_union(each) for each in columns))
+    return _joined(*(_union(column) for column in columns))
 
 
 def _union(values: _Array) -> _Array:
@@ -373,7 +376,7 @@ def _union(values: _Array) -> _Array:
 
 
 def _encoded(values: _Array) -> _Array:  # noqa: PLR0911 - one line a type
-    """Return the bytes of values; anything for those that are null."""
+    """Return the encoded values; null values get any bytes."""
     kind = values.type
     if pa.types.is_struct(kind):
         return _members(values.flatten(), len(values))
@@ -395,15 +398,15 @@ def _encoded(values: _Array) -> _Array:  # noqa: PLR0911 - one line a type
 
 
 def _entries(maps: _Array) -> tuple[_Array, _Array]:
-    """Return the keys and the items of all maps that are not null."""
+    """Return the keys and the values of all maps that are not null."""
     offsets = np.asarray(maps.offsets)
-    keys, items = (each[offsets[0] : offsets[-1]] for each in (maps.keys, maps.items))
-    kept = np.repeat(np.asarray(maps.is_valid()), np.diff(offsets))
-    return (keys, items) if kept.all() else (keys.filter(kept), items.filter(kept))
+    keys, items = (array[offsets[0] : offsets[-1]] for array in (maps.keys, maps.items))
+    is_valid = np.repeat(np.asarray(maps.is_valid()), np.diff(offsets))
+    return (keys, items) if is_valid.all() else (keys.filter(is_valid), items.filter(is_valid))
 
 
 def _items(values: _Array, encoded: _Array) -> _Array:
-    """Return the bytes of arrays or maps by those of the items of all that are not null: one block each."""
+    """Return the encoded arrays or maps, by the encoded items of those that are not null: one block per value."""
     counts = np.where(np.asarray(values.is_valid()), np.diff(np.asarray(values.offsets)), 0)
     offsets = pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int64())
     lists: Any = pa.LargeListArray
@@ -417,38 +420,38 @@ def _with_length(values: _Array) -> _Array:
 
 
 def _decimals(values: _Array) -> _Array:
-    """Return decimals as two's complements, the largest byte first and none that is not needed."""
+    """Return decimals as two's complements, in big-endian order and without needless bytes."""
     width = values.type.byte_width
     if values.buffers()[1] is None:
         return pa.repeat(_NOTHING, len(values))
     data = np.frombuffer(values.buffers()[1], np.uint8)[values.offset * width :][: len(values) * width]
     cells = data.reshape(len(values), width)[:, ::-1]
     is_negative = cells[:, :1] >> 7
-    # A byte in front is needless if it repeats the sign that the next one begins with.
+    # A leading byte is needless if it only repeats the sign bit of the next byte.
     needless = (cells[:, :-1] == is_negative * 0xFF) & (cells[:, 1:] >> 7 == is_negative)
-    taken = np.ones(cells.shape, bool)
-    taken[:, :-1] = ~np.logical_and.accumulate(needless, axis=1)
-    return _taken(cells, taken)
+    is_used = np.ones(cells.shape, bool)
+    is_used[:, :-1] = ~np.logical_and.accumulate(needless, axis=1)
+    return _taken(cells, is_used)
 
 
 def _longs(values: _Numbers) -> _Array:
-    """Return whole numbers zigzag, seven bits a byte."""
+    """Return integers in zigzag encoding, seven bits per byte."""
     signed = values.astype(np.int64, copy=False)
-    left = ((signed << 1) ^ (signed >> 63)).view(np.uint64)
-    width = max(1, -(-int(left.max(initial=0)).bit_length() // 7))
+    zigzag = ((signed << 1) ^ (signed >> 63)).view(np.uint64)
+    width = max(1, -(-int(zigzag.max(initial=0)).bit_length() // 7))
     shifts = np.arange(width, dtype=np.uint64) * np.uint64(7)
-    cells = left[:, None] >> shifts
-    taken = cells > 0
-    taken[:, 0] = True
+    cells = zigzag[:, None] >> shifts
+    is_used = cells > 0
+    is_used[:, 0] = True
     more = np.zeros(cells.shape, np.uint8)
-    more[:, :-1] = taken[:, 1:] * np.uint8(0x80)
-    return _taken((cells & np.uint64(0x7F)).astype(np.uint8) | more, taken)
+    more[:, :-1] = is_used[:, 1:] * np.uint8(0x80)
+    return _taken((cells & np.uint64(0x7F)).astype(np.uint8) | more, is_used)
 
 
-def _taken(cells: _Numbers, taken: _Numbers) -> _Array:
-    """Return the bytes of each row that are taken."""
-    offsets = np.concatenate(([0], np.cumsum(taken.sum(axis=1, dtype=np.int64))))
-    return _binary(offsets, cells[taken])
+def _taken(cells: _Numbers, is_used: _Numbers) -> _Array:
+    """Return the used bytes of each row."""
+    offsets = np.concatenate(([0], np.cumsum(is_used.sum(axis=1, dtype=np.int64))))
+    return _binary(offsets, cells[is_used])
 
 
 def _fixed(values: _Numbers) -> _Array:

@@ -1,4 +1,4 @@
-"""Translate between Arrow's columns and Avro's: schemas, names, and the records that fastavro returns."""
+"""Translation between Arrow's columns and Avro's: schemas, names, and the records that fastavro returns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ddbio.items.schema.file import schema_from_json, schema_to_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-# The stubs do not know what nested arrays have.
+# The stubs lack attributes of nested arrays.
 _Array: TypeAlias = Any
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -43,7 +43,7 @@ _OF_AVRO: dict[str, pa.DataType] = {
     "bytes": pa.binary(),
     "string": pa.string(),
 }
-# By the type that is stored, too: with another one Avro ignores the logical type.
+# Keyed by the stored type as well as the logical one: Avro ignores a logical type on any other stored type.
 _LOGICAL: dict[tuple[str, str], pa.DataType] = {
     ("int", "date"): pa.date32(),
     ("int", "time-millis"): pa.time32("ms"),
@@ -62,17 +62,17 @@ _UNWRITTEN = {
     ("long", "timestamp-nanos"),
     ("long", "local-timestamp-nanos"),
 }
-# Their bytes mean nothing to whoever does not know the logical type.
-_WITHOUT_FORM = {("fixed", "duration"), ("bytes", "big-decimal")}
+# Their bytes have no meaning without the logical type.
+_UNSUPPORTED = {("fixed", "duration"), ("bytes", "big-decimal")}
 
 
-def parse_columns(schema: pa.Schema) -> str:
-    """Return the text that a file keeps its columns in."""
+def columns_to_json(schema: pa.Schema) -> str:
+    """Return the JSON text that stores the columns in a file."""
     return schema_to_json(normalize_schema(schema))
 
 
 def avro_names(schema: pa.Schema) -> pa.Schema:
-    """Return the columns as Avro allows them: legal names, and types that it has; metadata stays."""
+    """Return the columns as Avro allows them: legal names and supported types. Metadata is unchanged."""
     return pa.schema(_legal(list(schema)))
 
 
@@ -82,7 +82,7 @@ def avro_schema_of(schema: pa.Schema, columns: pa.Schema) -> dict[str, Any]:
     Parameters
     ----------
     columns
-        What :func:`avro_names` returns of the schema.
+        The result of :func:`avro_names` for the schema.
 
     Raises
     ------
@@ -93,17 +93,17 @@ def avro_schema_of(schema: pa.Schema, columns: pa.Schema) -> dict[str, Any]:
 
 
 def as_stored(described: Any) -> Any:
-    """Return a schema of Avro by which values are read as they are stored, but for decimals."""
+    """Return an Avro schema that reads all values except decimals in their stored type."""
     if isinstance(described, list):
-        return [as_stored(each) for each in described]
+        return [as_stored(branch) for branch in described]
     if isinstance(described, dict):
         is_kept = _is_decimal(described)
-        return {key: as_stored(each) for key, each in described.items() if key != "logicalType" or is_kept}
+        return {key: as_stored(value) for key, value in described.items() if key != "logicalType" or is_kept}
     return described
 
 
 def unwritable_type(described: Any) -> str:
-    """Return the first type in a schema of Avro that ddbio reads and would write as another, or nothing."""
+    """Return the first type in an Avro schema that ddbio reads but would write as another one, or an empty text."""
     if isinstance(described, list):
         return next(filter(None, map(unwritable_type, described)), "")
     if not isinstance(described, dict):
@@ -112,33 +112,33 @@ def unwritable_type(described: Any) -> str:
     if kind in ("enum", "fixed") or (isinstance(kind, str) and (kind, logical) in _UNWRITTEN):
         return f"{kind} {logical or described.get('name')}"
     inner = [described.get(key) for key in ("type", "items", "values")]
-    return unwritable_type([*inner, *(each["type"] for each in described.get("fields", ()))])
+    return unwritable_type([*inner, *(field["type"] for field in described.get("fields", ()))])
 
 
 def require_bytes(described: Any) -> None:
-    """Check that the elements of all arrays take bytes, so that no count of a file claims more than it holds.
+    """Check that the elements of all arrays take at least one byte, so that the file's size bounds their number.
 
     Raises
     ------
     DecodeError
-        Some take none.
+        An array has elements that take none.
     """
     _takes_bytes(described, {})
 
 
 def _takes_bytes(described: Any, named: dict[str, bool]) -> bool:
-    """Return whether every value takes a byte at least; types that are named are known by their names."""
+    """Return whether every value takes at least one byte; ``named`` has the result for named types."""
     if isinstance(described, list):
-        # A union begins with the number of its type.
-        return bool([_takes_bytes(each, named) for each in described])
+        # A union starts with the number of its branch.
+        return bool([_takes_bytes(branch, named) for branch in described])
     if isinstance(described, str):
         return named.get(described, named.get(described.rpartition(".")[2], described != "null"))
     kind = described["type"]
     if kind == "record":
-        # One that contains itself is refused elsewhere.
-        found = any([_takes_bytes(each["type"], named) for each in described["fields"]])  # noqa: C419 - each may name types
+        # A record that contains itself is refused elsewhere.
+        takes_bytes = any([_takes_bytes(field["type"], named) for field in described["fields"]])  # noqa: C419 - each may name types
     elif kind == "fixed":
-        found = described["size"] > 0
+        takes_bytes = described["size"] > 0
     elif kind in ("array", "map"):
         inner = _takes_bytes(described["items" if kind == "array" else "values"], named)
         if kind == "array" and not inner:
@@ -149,8 +149,8 @@ def _takes_bytes(described: Any, named: dict[str, bool]) -> bool:
     else:
         return True if kind == "enum" else _takes_bytes(kind, named)
     if "name" in described:
-        named[described["name"]] = found
-    return found
+        named[described["name"]] = takes_bytes
+    return takes_bytes
 
 
 def _is_decimal(described: Mapping[str, Any]) -> bool:
@@ -158,7 +158,7 @@ def _is_decimal(described: Mapping[str, Any]) -> bool:
 
 
 def from_records(records: list[dict[str, Any]], columns: pa.Schema, schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows of fastavro as the columns of a schema, which ``columns`` has under Avro's names."""
+    """Return fastavro's records as columns of ``schema``; ``columns`` are the same columns under Avro's names."""
     for field in columns:
         if _has_map(field.type):
             convert = _pairs(field.type)
@@ -169,64 +169,64 @@ def from_records(records: list[dict[str, Any]], columns: pa.Schema, schema: pa.S
 
 
 def renamed(columns: Iterable[_Array], schema: pa.Schema) -> list[_Array]:
-    """Return columns with the types of a schema, whose fields have other names, at every depth."""
+    """Return columns with the types of a schema whose fields have other names, at every depth."""
     return [_renamed(values, field.type) for values, field in zip(columns, schema, strict=True)]
 
 
-def arrow_schema_of_avro(described: Any, kept: bytes | None) -> tuple[pa.Schema, pa.Schema]:
-    """Return the columns of records by Avro's schema, and the same with their own names and types.
+def arrow_schema_of_avro(described: Any, stored: bytes | None) -> tuple[pa.Schema, pa.Schema]:
+    """Return the columns of records under the names in Avro's schema, and the same with their own names and types.
 
     Parameters
     ----------
-    kept
-        The text of :func:`parse_columns`, if the file has it.
+    stored
+        The text of :func:`columns_to_json`, if the file has it.
 
     Raises
     ------
     DecodeError
-        If a value may have several types, or contains itself; or if the kept text is of other columns.
+        If a value may have several types or contains itself, or if ``stored`` describes other columns.
     """
     if not isinstance(described, dict) or described.get("type") != "record":
-        raise DecodeError("its rows are no records")
-    if kept is not None:
-        own = schema_from_json(kept.decode())
-        names = {each["name"] for each in described["fields"]}
+        raise DecodeError("its rows are not records")
+    if stored is not None:
+        own = schema_from_json(stored.decode())
+        names = {field["name"] for field in described["fields"]}
         if RESCUE_NAME not in names:
-            own = pa.schema([each for each in own if each.name != RESCUE_NAME])
+            own = pa.schema([field for field in own if field.name != RESCUE_NAME])
         columns = avro_names(own)
         if _types_by_name(described) != _types_by_name(avro_schema_of(own, columns)):
-            raise DecodeError("its header describes its columns twice, and not as the same: it is damaged")
+            raise DecodeError("its header has two descriptions of its columns, which differ: it is damaged")
         return columns, own
     kinds = _Kinds()
-    found = pa.schema([pa.field(each["name"], kinds.of(each["type"])) for each in described["fields"]])
-    return found, found
+    schema = pa.schema([pa.field(field["name"], kinds.of(field["type"])) for field in described["fields"]])
+    return schema, schema
 
 
 def _types_by_name(described: Any) -> dict[str, Any]:
-    return {each["name"]: _bare(each) for each in described["fields"]}
+    return {field["name"]: _bare(field) for field in described["fields"]}
 
 
 def _bare(described: Any) -> Any:
-    """Return a schema of Avro without DynamoDB's types."""
+    """Return an Avro schema without DynamoDB's types."""
     if isinstance(described, list):
-        return [_bare(each) for each in described]
+        return [_bare(branch) for branch in described]
     if isinstance(described, dict):
-        return {key: _bare(each) for key, each in described.items() if key != "ddb:type"}
+        return {key: _bare(value) for key, value in described.items() if key != "ddb:type"}
     return described
 
 
 def _legal(fields: Sequence[pa.Field[Any]]) -> list[pa.Field[Any]]:
     names = [re.sub(r"[^A-Za-z0-9_]", "_", field.name) for field in fields]
     names = [name if _NAME.fullmatch(name) else f"_{name}" for name in names]
-    counts, given = Counter(names), set[str]()
+    counts, used = Counter(names), set[str]()
     legal = []
     for number, (name, field) in enumerate(zip(names, fields, strict=True)):
         chosen = name
         if name != field.name and counts[name] > 1:
             chosen = f"{name}_{number}"
-        while chosen in given or (chosen != field.name and chosen in counts and counts[chosen] > (chosen == name)):
+        while chosen in used or (chosen != field.name and chosen in counts and counts[chosen] > (chosen == name)):
             chosen += "_"
-        given.add(chosen)
+        used.add(chosen)
         legal.append(pa.field(chosen, _legal_type(field.type), metadata=field.metadata))
     return legal
 
@@ -241,7 +241,7 @@ def _legal_type(kind: Any) -> Any:
     if kind == pa.uint64():
         return pa.decimal128(_UNSIGNED_DIGITS, 0)
     if pa.types.is_timestamp(kind) and kind.unit not in _TIMES:
-        # Avro's shortest unit of times is a microsecond: finer ones are text.
+        # Avro's shortest unit of times is a microsecond: finer times are text.
         return pa.timestamp("ms", kind.tz) if kind.unit == "s" else pa.string()
     return {pa.float16(): pa.float32(), pa.date64(): pa.date32()}.get(kind, kind)
 
@@ -289,7 +289,7 @@ def _renamed(values: _Array, kind: Any) -> _Array:
         return values
     mask = values.is_null() if values.null_count else None
     if pa.types.is_struct(kind):
-        children = [_renamed(values.field(place), kind.field(place).type) for place in range(kind.num_fields)]
+        children = [_renamed(values.field(index), kind.field(index).type) for index in range(kind.num_fields)]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
     if pa.types.is_map(kind):
         offsets = pa.array(values.offsets.to_numpy().copy())
@@ -305,25 +305,25 @@ def _renamed(values: _Array, kind: Any) -> _Array:
 
 
 def _has_map(kind: Any) -> bool:
-    return pa.types.is_map(kind) or any(_has_map(kind.field(place).type) for place in range(kind.num_fields))
+    return pa.types.is_map(kind) or any(_has_map(kind.field(index).type) for index in range(kind.num_fields))
 
 
 def _pairs(kind: Any) -> Callable[[Any], Any]:
-    """Return what makes lists of pairs, which Arrow takes for maps, of dictionaries."""
+    """Return a converter of dictionaries to lists of pairs, which Arrow accepts as maps."""
     if not _has_map(kind):
         return lambda value: value
     if pa.types.is_map(kind):
         inner = _pairs(kind.item_type)
-        return lambda value: None if value is None else [(key, inner(each)) for key, each in value.items()]
+        return lambda value: None if value is None else [(key, inner(item)) for key, item in value.items()]
     if is_list(kind):
         inner = _pairs(kind.value_type)
-        return lambda value: None if value is None else [inner(each) for each in value]
-    members = {each.name: _pairs(each.type) for each in kind}
-    return lambda value: None if value is None else {name: members[name](each) for name, each in value.items()}
+        return lambda value: None if value is None else [inner(item) for item in value]
+    members = {field.name: _pairs(field.type) for field in kind}
+    return lambda value: None if value is None else {name: members[name](item) for name, item in value.items()}
 
 
 class _Kinds:
-    """Translate the types of an Avro schema, which may name types that it has defined before."""
+    """Translation of the types of an Avro schema, which may refer to types that it defined before."""
 
     def __init__(self) -> None:
         self._named: dict[str, pa.DataType | None] = {}
@@ -334,10 +334,10 @@ class _Kinds:
         Raises
         ------
         DecodeError
-            As :func:`arrow_schema_of_avro` says.
+            If :func:`arrow_schema_of_avro` raises it.
         """
         if isinstance(described, list):
-            others = [each for each in described if each != "null"]
+            others = [branch for branch in described if branch != "null"]
             if len(others) > 1:
                 raise DecodeError("a value of it may have several types: make a file with one type for each column")
             return self.of(others[0]) if others else pa.null()
@@ -355,7 +355,9 @@ class _Kinds:
         match described["type"]:
             case "record":
                 self._named[described["name"]] = None
-                kind: Any = pa.struct([pa.field(each["name"], self.of(each["type"])) for each in described["fields"]])
+                kind: Any = pa.struct(
+                    [pa.field(field["name"], self.of(field["type"])) for field in described["fields"]]
+                )
             case "array":
                 return pa.list_(self.of(described["items"]))
             case "map":
@@ -365,7 +367,7 @@ class _Kinds:
             case "fixed" | "bytes" if _is_decimal(described):
                 digits, scale = described["precision"], described.get("scale", 0)
                 kind = pa.decimal128(digits, scale) if digits <= 38 else pa.decimal256(digits, scale)  # noqa: PLR2004
-            case str(simple) if (simple, described.get("logicalType")) in _WITHOUT_FORM:
+            case str(simple) if (simple, described.get("logicalType")) in _UNSUPPORTED:
                 logical = described["logicalType"]
                 raise DecodeError(f"DynamoDB has no type for Avro's {logical}: write it as a string or a number")
             case "fixed":

@@ -1,6 +1,6 @@
-"""CSV: read the cells of whole records as text, then make columns of them by rule, or by the columns that are declared.
+"""CSV: reads the cells of complete records as text, then infers the columns or applies the declared ones.
 
-The first record has the names of the columns.
+The first record has the column names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from ddbio.errors import DecodeError
-from ddbio.formats.csv_records import MOST_HEADER_BYTES, check_quotes, header_names, record_starts, whole_records
+from ddbio.formats.csv_records import MAX_HEADER_BYTES, check_quotes, complete_records_end, header_names, record_starts
 from ddbio.formats.file_format import BATCH_ROWS, FileFormat, ReadOptions, TextRows
 from ddbio.formats.json_rows import attribute_of, read_json
 from ddbio.formats.text_ranges import lines_at
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ddbio.formats.file_format import Block
     from ddbio.formats.row_lines import Lines
 
-# A row that is too large for an item is rejected by itself, so it has to be read.
+# A row that is too large for an item is rejected by itself, so it must be read.
 _BLOCK_BYTES = 16 * 1024 * 1024
 _BAD_ENCODING = re.compile(r"In CSV column #([0-9]+): .*invalid UTF8")
 _BAD_RECORD = re.compile(r"(?:CSV parse error: )?Row #([0-9]+): ")
@@ -44,7 +44,7 @@ _VALUE = "value"
 
 
 class CsvRows(TextRows):
-    """Read CSV, block by block."""
+    """CSV reader that works block by block."""
 
     has_header = True
     needs_starts = True
@@ -55,20 +55,20 @@ class CsvRows(TextRows):
         return header_names(self._head or b"")
 
     def begin(self, head: bytes) -> None:
-        """Learn the names of the columns from a file's beginning."""
+        """Read the column names from the start of a file."""
         self._header(head)
 
     def cut(self, text: bytes) -> int:
-        """Return where the last record ends that is known to be whole."""
-        return whole_records(text)
+        """Return the end of the last record that is complete."""
+        return complete_records_end(text)
 
     @classmethod
     def joined(cls, columns: Iterable[pa.Schema | None]) -> pa.Schema | None:
-        """Return columns that hold the cells of all of these."""
+        """Return columns that fit the cells of all of these."""
         return joined_columns(columns)
 
     def columns(self, blocks: Iterable[Block]) -> pa.Schema | None:
-        """Return columns that hold the cells of all blocks; if all are declared, the first one tells."""
+        """Return columns that fit the cells of all blocks; if all columns are declared, the first block is enough."""
         return self.joined(self._columns_of_each(blocks))
 
     def _columns_of_each(self, blocks: Iterable[Block]) -> Iterator[pa.Schema]:
@@ -85,20 +85,20 @@ class CsvRows(TextRows):
         return read_csv(text, self._options, names, columns).to_batches(BATCH_ROWS)
 
     def lines(self, text: bytes, rows: int, first_line: int) -> Lines | None:
-        """Return the lines on which records begin; None if their number is not that of the rows."""
+        """Return the first lines of the records; None if the number of records differs from that of the rows."""
         has_header = first_line == 1
         records, lines = rows + has_header, text.count(b"\n") + (not text.endswith(b"\n"))
         if lines == records and text.count(b"\r") == text.count(b"\r\n"):
-            # Each record takes a line at least, and no line is left for more.
+            # Each record takes at least one line, and no line remains for more.
             return range(first_line + has_header, first_line + records)
         starts = record_starts(text)
         return lines_at(text, starts[has_header:], first_line) if len(starts) == records else None
 
     def _header(self, text: bytes) -> list[str] | None:
-        """Return the names of the columns if the text does not begin with them."""
+        """Return the column names if the text does not start with them."""
         if self._head is not None:
             return self._names
-        self._head = text[:MOST_HEADER_BYTES]
+        self._head = text[:MAX_HEADER_BYTES]
         return None
 
 
@@ -108,50 +108,54 @@ def read_csv(
     names: Sequence[str] | None = None,
     columns: pa.Schema | None = None,
 ) -> pa.Table:
-    """Return the rows of CSV: a column is numbers, booleans or dates if all its cells are, otherwise text as written.
+    """Return the rows of CSV. A column has numbers, booleans or dates if all its cells do; otherwise it is raw text.
 
-    In a column of text no cell is missing; in others empty ones are, and ``NULL_WORDS``. Times are text, as are numbers
-    that begin with +, 0x or needless zeros.
+    No cell is missing in a column of text. In other columns, empty cells and ``NULL_WORDS`` are missing. Times are
+    text, and
+    so are numbers that start with +, 0x or needless zeros.
 
     Parameters
     ----------
     options
-        A key of type S is text, one of type N a number in every row, so that another cell rejects only its row; so does
-        a cell that is no value of its declared column. The words of ``null_values`` are missing in all columns.
+        A key of type S is read as text. A key of type N must be a number in every row, so another cell rejects only its
+        row; so does a cell that is not a value of its declared column. The words of ``null_values`` are missing in all
+        columns.
     names
-        The names of the columns if the text does not begin with them.
+        The column names if the text does not start with them.
     columns
-        What :func:`joined_columns` has made of the columns of all parts of a file, or of all files.
+        The result of :func:`joined_columns` for the columns of all parts of a file, or of all files.
 
     Raises
     ------
     DecodeError
-        If it is not UTF-8, or no CSV.
+        If the text is not UTF-8 or not CSV.
     """
     table = _cells(data, names, options)
     if len(set(table.schema.names)) < table.num_columns:
         return table
-    known = {} if columns is None else {each.name: each for each in columns}
-    made = []
+    columns_by_name = {} if columns is None else {column.name: column for column in columns}
+    converted = []
     for name, cells in zip(table.schema.names, table.columns, strict=True):
         if name in options.types:
-            made.append(_declared(cells, options.types[name].with_name(name)))
+            converted.append(_declared(cells, options.types[name].with_name(name)))
         else:
-            made.append(cells_of_column(known.get(name) or column_of_cells(name, cells, options), cells, options))
-    return pa.Table.from_arrays([array for _, array in made], schema=pa.schema([field for field, _ in made]))
+            converted.append(
+                cells_of_column(columns_by_name.get(name) or column_of_cells(name, cells, options), cells, options)
+            )
+    return pa.Table.from_arrays([array for _, array in converted], schema=pa.schema([field for field, _ in converted]))
 
 
 def csv_columns(data: bytes, options: ReadOptions = _NO_OPTIONS, names: Sequence[str] | None = None) -> pa.Schema:
-    """Return the columns that hold the cells of CSV, to be joined with those of other parts; see :func:`read_csv`."""
+    """Return columns that fit the cells of CSV, to be joined with those of other parts; see :func:`read_csv`."""
     table = _cells(data, names, options)
-    found = zip(table.schema.names, table.columns, strict=True)
-    return pa.schema([column_of_cells(name, cells, options) for name, cells in found])
+    columns = zip(table.schema.names, table.columns, strict=True)
+    return pa.schema([column_of_cells(name, cells, options) for name, cells in columns])
 
 
 def _cells(data: bytes, names: Sequence[str] | None, options: ReadOptions) -> pa.Table:
-    """Return all cells as text; those that are missing in any column are null."""
-    known = header_names(data) if names is None else names
-    converting = pa.csv.ConvertOptions(column_types=dict.fromkeys(known, pa.string()))
+    """Return all cells as text; cells that are missing in every type of column are null."""
+    column_names = header_names(data) if names is None else names
+    converting = pa.csv.ConvertOptions(column_types=dict.fromkeys(column_names, pa.string()))
     if options.null_values is not None:
         converting.null_values, converting.strings_can_be_null = list(options.null_values), True
     table = _parse(data, names, converting)
@@ -163,9 +167,9 @@ def _cells(data: bytes, names: Sequence[str] | None, options: ReadOptions) -> pa
 
 
 def _declared(cells: pa.ChunkedArray[Any], field: pa.Field[Any]) -> tuple[pa.Field[Any], Any]:
-    """Return cells as the column that a person declares for them; an empty one is null, but in a column of text.
+    """Return cells as their declared column; an empty cell is null, except in a column of text.
 
-    What is none of the column's values stays as it is, so that a write refuses its row.
+    A cell that is not a value of the column is kept unchanged, so that the write refuses its row.
     """
     name, tag = field.name, tag_of_field(field)
     if tag == "S":
@@ -179,40 +183,40 @@ def _declared(cells: pa.ChunkedArray[Any], field: pa.Field[Any]) -> tuple[pa.Fie
 
 
 def _value_of_cell(text: str, field: pa.Field[Any]) -> str:
-    """Return a cell as an attribute value's JSON; what is none of the declared type is no JSON, which is refused."""
+    """Return a cell as the JSON of an attribute value; a cell of another type than declared gives an invalid text."""
     tag = tag_of_field(field)
     if tag == "JSON":
         return text
-    found: dict[str, Any] = {}
+    value_json: dict[str, Any] = {}
     try:
         if tag == "BOOL":
-            found = {tag: {"true": True, "false": False}[text.lower()]}
+            value_json = {tag: {"true": True, "false": False}[text.lower()]}
         elif tag == "B":
-            found = {tag: base64.b64encode(base64.b64decode(text, validate=True)).decode()}
+            value_json = {tag: base64.b64encode(base64.b64decode(text, validate=True)).decode()}
         else:
             [(_, value)] = parse_documents(text.encode(), decimals=True)
-            found = attribute_of(value, field)
+            value_json = attribute_of(value, field)
     except (KeyError, binascii.Error, ValueError):
         pass
-    return compact_json(found) if tag in found else f"no {tag}: {text}"
+    return compact_json(value_json) if tag in value_json else f"no {tag}: {text}"
 
 
 def read_csv_as(data: bytes, schema: pa.Schema, names: Sequence[str] | None = None) -> pa.Table:
-    """Return the rows of CSV, whose first one has the names of the columns; a cell is null if it is empty and unquoted.
+    """Return the rows of CSV with a header. A cell is null if it is empty and unquoted.
 
     Parameters
     ----------
     schema
         The columns that were written.
     names
-        The names of the columns if the text does not begin with them.
+        The column names if the text does not start with them.
 
     Raises
     ------
     DecodeError
-        If a cell is no value of its column.
+        If a cell is not a value of its column.
     pyarrow.ArrowInvalid
-        If it is no CSV.
+        If it is not CSV.
     """
     converting = pa.csv.ConvertOptions(
         column_types={field.name: csv_type(field.type) for field in schema},
@@ -230,40 +234,40 @@ def read_csv_as(data: bytes, schema: pa.Schema, names: Sequence[str] | None = No
 
 def _of_cells(cells: Any, field: pa.Field[Any]) -> Any:
     if not field.type.num_fields:
-        return pa.chunked_array([restore(each, field.type, field.name) for each in cells.chunks], field.type)
+        return pa.chunked_array([restore(chunk, field.type, field.name) for chunk in cells.chunks], field.type)
     texts = cells.combine_chunks()
     texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
     shown = (f'{{"{_VALUE}":{text}}}' for text in texts.drop_null().to_pylist())
-    found = read_json("\n".join(shown).encode(), ReadOptions(schema=pa.schema([field.with_name(_VALUE)])))
-    values: Any = found.column(_VALUE).combine_chunks() if found.num_rows else pa.nulls(0, field.type)
+    table = read_json("\n".join(shown).encode(), ReadOptions(schema=pa.schema([field.with_name(_VALUE)])))
+    values: Any = table.column(_VALUE).combine_chunks() if table.num_rows else pa.nulls(0, field.type)
     values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    return values.take(_places(texts))
+    return values.take(_valid_indices(texts))
 
 
-def _places(texts: Any) -> Any:
-    """Return for each entry its place among those that are valid, or null."""
+def _valid_indices(texts: Any) -> Any:
+    """Return the index of each entry among the valid ones, or null."""
     valid = texts.is_valid().to_numpy(zero_copy_only=False)
     return pa.array(valid.cumsum() - 1, mask=~valid)
 
 
 def _parse(data: bytes, names: Sequence[str] | None, converting: pa.csv.ConvertOptions) -> pa.Table:
-    """Return the rows that Arrow reads of CSV.
+    """Return the rows of CSV, read by Arrow.
 
     Raises
     ------
     DecodeError
         If a record has another number of cells, or a cell cannot be converted; the message has the line.
     pyarrow.ArrowInvalid
-        If it is no CSV.
+        If it is not CSV.
     """
     check_quotes(data)
-    # If cells may hold line ends, Arrow cuts blocks with care, which takes longer.
+    # Allowing line ends in cells makes Arrow search for the ends of blocks, which is slower.
     parsing = pa.csv.ParseOptions(newlines_in_values=b'"' in data)
     reading = pa.csv.ReadOptions(column_names=None if names is None else list(names), block_size=_BLOCK_BYTES)
     try:
         return pa.csv.read_csv(io.BytesIO(data), reading, parsing, converting)
     except pa.ArrowInvalid:
-        # Only one thread counts records.
+        # Arrow counts records only without threads.
         reading.use_threads = False
         try:
             return pa.csv.read_csv(io.BytesIO(data), reading, parsing, converting)
@@ -272,16 +276,16 @@ def _parse(data: bytes, names: Sequence[str] | None, converting: pa.csv.ConvertO
 
 
 def _located(error: pa.ArrowInvalid, data: bytes, names: Sequence[str] | None) -> Exception:
-    """Return an error of Arrow's with the line of the file, if it says the record."""
+    """Return an error of Arrow with the line of the file, if the error names the record."""
     if (encoded := _BAD_ENCODING.search(str(error))) is not None:
         line = _undecodable_line(data)
         column = (names or header_names(data))[int(encoded[1])]
         message = f"line {line}: column {column!r} holds bytes that are not UTF-8: write the file in UTF-8"
         return DecodeError(message, line=line)
-    found, starts = _BAD_RECORD.search(str(error)), record_starts(data)
-    if found is None or int(found[1]) > len(starts):
+    match, starts = _BAD_RECORD.search(str(error)), record_starts(data)
+    if match is None or int(match[1]) > len(starts):
         return error
-    line = 1 + data.count(b"\n", 0, int(starts[int(found[1]) - 1]))
+    line = 1 + data.count(b"\n", 0, int(starts[int(match[1]) - 1]))
     return DecodeError(f"line {line}: {_BAD_RECORD.sub('', str(error))}", line=line)
 
 

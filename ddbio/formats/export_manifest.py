@@ -1,7 +1,8 @@
 """Read, check and write the manifests of a native export.
 
-A manifest is data of unknown origin. The bucket and the prefix that it names are never followed: a file is known by the
-last component of its key alone, and that must be a plain file name.
+A manifest is untrusted input. The bucket and the prefix that it names are ignored: a file is identified only by the
+last
+component of its key, which must be a plain file name.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ FILES = "manifest-files"
 STARTED = "_started"
 
 CHECKSUM_ENDINGS = (".md5", ".checksum")
-"""Exports have the first ending; some of AWS's documentation names the second."""
+"""Exports use the first ending; some of AWS's documentation names the second."""
 
 MAX_MANIFEST_BYTES = 64 * 1024 * 1024
 
@@ -43,7 +44,7 @@ Encoding = Literal["json", "ion"]
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.Output.html
 _KINDS: dict[str, Kind] = {"FULL_EXPORT": "full", "INCREMENTAL_EXPORT": "incremental"}
 _ENCODINGS: dict[str, Encoding] = {"DYNAMODB_JSON": "json", "ION": "ion"}
-_Known = TypeVar("_Known")
+_Value = TypeVar("_Value")
 _FILTER_MEMBERS = ("filterSpecification", "FilterSpecification")
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.Output.html
 _FULL_VERSION = "2020-06-30"
@@ -51,7 +52,7 @@ _FULL_VERSION = "2020-06-30"
 
 @dataclass(frozen=True, slots=True)
 class ExportFile:
-    """Hold the name of one data file, its number of items, and the MD5 of its bytes as stored."""
+    """Entry of one data file: its name, its number of items, and the MD5 of the stored bytes."""
 
     name: str
     items: int
@@ -60,14 +61,14 @@ class ExportFile:
 
 @dataclass(frozen=True, slots=True)
 class ExportSummary:
-    """Hold what a manifest summary says about an export.
+    """Contents of a manifest summary.
 
     Attributes
     ----------
     from_time, to_time, view
         Window and view of an incremental export, else None.
     filtered
-        Whether the export says that it leaves out items or attributes.
+        Whether the export omits items or attributes, according to the summary.
     """
 
     kind: Kind
@@ -83,72 +84,72 @@ class ExportSummary:
     filtered: bool
 
 
-def check_md5(place: str, md5: bytes, expected: bytes) -> None:
+def check_md5(name: str, md5: bytes, expected: bytes) -> None:
     """Check an MD5 against the expected one.
 
     Raises
     ------
     ExportIncompleteError
-        If they differ; the message names the place.
+        If they differ; the message has ``name``.
     """
     if md5 != expected:
-        found, wanted = (base64.b64encode(each).decode() for each in (md5, expected))
-        raise ExportIncompleteError(f"{place}: MD5 is {found}, the export says {wanted}: copy the export again")
+        actual, manifest_md5 = (base64.b64encode(digest).decode() for digest in (md5, expected))
+        raise ExportIncompleteError(f"{name}: MD5 is {actual}, the export lists {manifest_md5}: copy the export again")
 
 
-def check_manifest(place: str, data: bytes, checksum: bytes) -> None:
-    """Check the size of a manifest, and its MD5 against the one in the file beside it.
+def check_manifest(name: str, data: bytes, checksum: bytes) -> None:
+    """Check the size of a manifest, and its MD5 against the checksum file.
 
     Raises
     ------
     ExportIncompleteError
-        If it is too large or the MD5 differs; the message names the place.
+        If it is too large or the MD5 differs; the message has ``name``.
     """
     if len(data) > MAX_MANIFEST_BYTES:
-        raise ExportIncompleteError(f"{place} is larger than {MAX_MANIFEST_BYTES} bytes: it is no export's manifest")
-    expected = _md5_of(checksum.decode("ascii", "replace").strip(), f"the checksum beside {place}")
-    check_md5(place, hashlib.md5(data, usedforsecurity=False).digest(), expected)
+        raise ExportIncompleteError(f"{name} is larger than {MAX_MANIFEST_BYTES} bytes: it is not an export's manifest")
+    expected = _md5_of(checksum.decode("ascii", "replace").strip(), f"the checksum file of {name}")
+    check_md5(name, hashlib.md5(data, usedforsecurity=False).digest(), expected)
 
 
-def parse_summary(data: bytes, place: str) -> ExportSummary:
-    """Return what a ``manifest-summary.json`` says.
+def parse_summary(data: bytes, path: str) -> ExportSummary:
+    """Return the contents of a ``manifest-summary.json``.
 
     Raises
     ------
     ExportIncompleteError
         If it is not the summary of an export.
     """
-    members = _object(data, place)
+    members = _object(data, path)
     return ExportSummary(
         # Manifests from before incremental exports have no type.
-        kind=_one_of(_KINDS, members, "exportType", "FULL_EXPORT", place),
-        encoding=_one_of(_ENCODINGS, members, "outputFormat", None, place),
-        items=_count(members, place),
-        table_arn=_text(members, "tableArn", place),
-        table_id=_text(members, "tableId", place),
-        export_arn=_text(members, "exportArn", place),
-        export_time=_text(members, "exportTime", place),
-        from_time=_text(members, "exportFromTime", place),
-        to_time=_text(members, "exportToTime", place),
-        view=_text(members, "outputView", place),
+        kind=_one_of(_KINDS, members, "exportType", "FULL_EXPORT", path),
+        encoding=_one_of(_ENCODINGS, members, "outputFormat", None, path),
+        items=_count(members, path),
+        table_arn=_text(members, "tableArn", path),
+        table_id=_text(members, "tableId", path),
+        export_arn=_text(members, "exportArn", path),
+        export_time=_text(members, "exportTime", path),
+        from_time=_text(members, "exportFromTime", path),
+        to_time=_text(members, "exportToTime", path),
+        view=_text(members, "outputView", path),
         filtered=any(members.get(member) for member in _FILTER_MEMBERS),
     )
 
 
-def parse_files(data: bytes, place: str, summary: ExportSummary) -> tuple[ExportFile, ...]:
-    """Return the files that a ``manifest-files.json`` lists, without empty files.
+def parse_files(data: bytes, path: str, summary: ExportSummary) -> tuple[ExportFile, ...]:
+    """Return the files in a ``manifest-files.json``, without empty files.
 
     Raises
     ------
     ExportIncompleteError
-        If a line is not a valid entry, a name is not plain or listed twice, or the items do not add up to those of the
+        If a line is not a valid entry, a name is not plain or is listed twice, or the sum of the items differs from the
         summary.
     """
     files: dict[str, ExportFile] = {}
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
             continue
-        where = f"{place}, line {number}"
+        where = f"{path}, line {number}"
         members = _object(line, where)
         name = _name_of(members.get("dataFileS3Key"), where)
         if name in files:
@@ -156,26 +157,26 @@ def parse_files(data: bytes, place: str, summary: ExportSummary) -> tuple[Export
         files[name] = ExportFile(name, _count(members, where), _md5_of(members.get("md5Checksum"), where))
     total = sum(file.items for file in files.values())
     if total != summary.items:
-        raise ExportIncompleteError(f"{place}: its files hold {total} items, the summary says {summary.items}")
+        raise ExportIncompleteError(f"{path}: its files hold {total} items, but the summary has {summary.items}")
     return tuple(file for file in files.values() if file.items)
 
 
-def _object(data: bytes, place: str) -> dict[str, Any]:
+def _object(data: bytes, location: str) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
-        raise ExportIncompleteError(f"{place} is not JSON: copy the export again") from None
+        raise ExportIncompleteError(f"{location} is not JSON: copy the export again") from None
     if not isinstance(value, dict):
-        raise ExportIncompleteError(f"{place}: expected an object, found {type(value).__name__}")
+        raise ExportIncompleteError(f"{location}: expected an object, got {type(value).__name__}")
     return value
 
 
-def _one_of(known: dict[str, _Known], members: dict[str, Any], name: str, default: str | None, place: str) -> _Known:
+def _one_of(values: dict[str, _Value], members: dict[str, Any], name: str, default: str | None, path: str) -> _Value:
     value = members.get(name)
     value = default if value is None else value
-    if not isinstance(value, str) or value not in known:
-        raise ExportIncompleteError(f"{place}: {name} is {_short(value)}, none of {', '.join(known)}")
-    return known[value]
+    if not isinstance(value, str) or value not in values:
+        raise ExportIncompleteError(f"{path}: {name} is {_short(value)}, not one of {', '.join(values)}")
+    return values[value]
 
 
 def _name_of(key: object, where: str) -> str:
@@ -188,10 +189,10 @@ def _name_of(key: object, where: str) -> str:
     return name
 
 
-def _count(members: dict[str, Any], place: str) -> int:
+def _count(members: dict[str, Any], location: str) -> int:
     count = members.get("itemCount")
     if type(count) is not int or count < 0:
-        raise ExportIncompleteError(f"{place}: itemCount is {_short(count)}, not a count")
+        raise ExportIncompleteError(f"{location}: itemCount is {_short(count)}, not a count")
     return count
 
 
@@ -205,10 +206,10 @@ def _md5_of(text: object, where: str) -> bytes:
     return md5
 
 
-def _text(members: dict[str, Any], name: str, place: str) -> str | None:
+def _text(members: dict[str, Any], name: str, path: str) -> str | None:
     value = members.get(name)
     if value is not None and not isinstance(value, str):
-        raise ExportIncompleteError(f"{place}: {name} is {_short(value)}, not a text")
+        raise ExportIncompleteError(f"{path}: {name} is {_short(value)}, not a text")
     return value
 
 
@@ -217,12 +218,12 @@ def _short(value: object) -> str:
 
 
 def files_text(files: Iterable[ExportFile], prefix: str) -> bytes:
-    """Return ``manifest-files.json`` for an export whose folder has this prefix in its bucket."""
+    """Return a ``manifest-files.json`` for an export whose folder has this prefix in its bucket."""
     entries = [
         {
             "itemCount": file.items,
             "md5Checksum": base64.b64encode(file.md5).decode(),
-            # Only the store knows it, after the file is written.
+            # Only the store computes it, after the file is written.
             "etag": None,
             "dataFileS3Key": f"{prefix}data/{file.name}",
         }
@@ -235,7 +236,7 @@ def summary_text(  # noqa: PLR0913 - the parts of a summary
     *, export_id: str, table_arn: str, table_id: str | None, times: tuple[datetime, datetime], bucket: str,
     prefix: str, items: int, filtered: dict[str, Any] | None,
 ) -> bytes:  # fmt: skip
-    """Return ``manifest-summary.json`` of a full export; ``times`` are its start and its end."""
+    """Return a ``manifest-summary.json`` of a full export; ``times`` are its start and its end."""
     began, ended = (time.isoformat(timespec="milliseconds").replace("+00:00", "Z") for time in times)
     members: dict[str, Any] = {
         "version": _FULL_VERSION,
@@ -244,7 +245,8 @@ def summary_text(  # noqa: PLR0913 - the parts of a summary
         "endTime": ended,
         "tableArn": table_arn,
         "tableId": table_id,
-        # A later write may be in the export or not: the changes from this time on bring all items to one state.
+        # A later write may be in the export or not: applying the changes from this time on gives every item the same
+        # state.
         "exportTime": began,
         "s3Bucket": bucket,
         "s3Prefix": prefix.rstrip("/"),
@@ -262,5 +264,5 @@ def summary_text(  # noqa: PLR0913 - the parts of a summary
 
 
 def checksum_text(manifest: bytes) -> bytes:
-    """Return the content of the checksum file beside a manifest."""
+    """Return the contents of the checksum file of a manifest."""
     return base64.b64encode(hashlib.md5(manifest, usedforsecurity=False).digest())

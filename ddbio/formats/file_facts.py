@@ -1,6 +1,6 @@
-"""What is known of file formats without reading a file: their sizes, and how the engines of catalogs read them.
+"""Static facts about file formats: their size ratios, and the classes by which the engines of catalogs read them.
 
-The formats themselves are the objects of ``ddbio/formats/registry.py``, which read and write.
+The formats that read and write files are the objects of ``ddbio/formats/registry.py``.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ _TEXT_RATIO = 0.4
 
 @dataclass(frozen=True, kw_only=True)
 class FileFacts:
-    """Describe the files of one format.
+    """Facts about the files of one format.
 
     Attributes
     ----------
     input_format, output_format, serde, serde_parameters
-        The classes by which Hive, Athena and Glue read the files, as Athena's own DDL makes them.
+        The classes by which Hive, Athena and Glue read the files, the same as in Athena's own DDL.
     table_parameters
-        What a table in Hive and Glue says besides.
+        Additional properties of a table in Hive and Glue.
     spark_options
-        What a table in Spark says besides.
+        Additional options of a table in Spark.
     has_types
-        Whether columns have types there, and not all are text.
+        Whether columns have types in catalogs; otherwise all are text.
     duckdb_reader, duckdb_ending, duckdb_arguments
-        DuckDB's function, the names of the files, and arguments; empty if it does not read the format.
+        DuckDB's function, the ending of the file names, and the arguments; empty if DuckDB does not read the format.
     size_ratio
-        Assumed: what a file takes of the size of its items. Text is gzipped.
+        Assumed ratio of file size to item size. Text is gzipped.
 
     References
     ----------
@@ -95,10 +95,10 @@ FILE_FACTS = {
         duckdb_ending="csv*",
     ),
 }
-"""The formats of which catalogs have tables, by name."""
+"""The formats that catalogs support as tables, by name."""
 
 
-def file_bytes(form: str, item_bytes: float) -> int:
-    """Return about how large the files of a format are that hold items of this size."""
-    facts = FILE_FACTS.get(form)
+def file_bytes(format_name: str, item_bytes: float) -> int:
+    """Return the estimated size of files with items of this size, in bytes."""
+    facts = FILE_FACTS.get(format_name)
     return round(item_bytes * (_TEXT_RATIO if facts is None else facts.size_ratio))

@@ -1,7 +1,7 @@
-"""What a file format is: how its files are named, written into a sink, and read part by part.
+"""Interface of a file format: how its files are named, written into a sink, and read part by part.
 
-A format is one :class:`FileFormat`. To add one, write its module beside ``parquet.py`` and list it in ``registry.py``;
-the rolling writer, the readers of loads and the digest of files take it from there.
+A format is one :class:`FileFormat`. To add a format, write its module in this package and list it in ``registry.py``;
+the rolling writer, the readers of loads and the digest of files then support it.
 """
 
 from __future__ import annotations
@@ -36,33 +36,33 @@ if TYPE_CHECKING:
 _MadeT = TypeVar("_MadeT")
 
 BATCH_ROWS = 16_384
-"""Rows of the batches that files are read in, unless a caller asks for another number."""
+"""Default number of rows in the batches that are read from files."""
 
 NO_KEYS: Mapping[str, str] = MappingProxyType({})
-"""The keys of rows that belong to no table."""
+"""The keys of rows that do not belong to a table."""
 
 NO_TYPES: Mapping[str, pa.Field[Any]] = MappingProxyType({})
-"""The declared columns of rows of which nobody declares any."""
+"""The declared columns of rows without declared columns."""
 
 
 @dataclass(frozen=True)
 class WriterOptions:
-    """Say how a file is written.
+    """Options of writing a file.
 
     Attributes
     ----------
     compression
-        The codec, one of those that the format has.
+        The codec, one of those of the format.
     target_file_bytes
-        About how large the file will be: what a writer holds back is little of it.
+        Approximate size of the file: a writer buffers only a small part of it.
     first_rows
-        The rows that are written first, to choose encodings by.
+        The rows that are written first; encodings are chosen by them.
     ratio
-        Bytes of a file per byte of Arrow, of a finished file of such rows; None before one is.
+        File bytes per byte of Arrow, from a finished file of such rows; None before a file is finished.
     dictionaries
-        Paths of the columns that get a dictionary in Parquet; None lets the first rows say it.
+        Paths of the columns that get a dictionary in Parquet; None to choose them by the first rows.
     stored_types
-        Options of Arrow's writer of Parquet, by which columns are stored as they were.
+        Options of Arrow's Parquet writer that keep the stored types of columns.
     """
 
     compression: Compression
@@ -74,11 +74,11 @@ class WriterOptions:
 
 
 class FileWriter(Protocol):
-    """Write one open file into its sink."""
+    """Writer of one open file into its sink."""
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of the file so far, as far as it can be told: bytes that the writer holds are estimated."""
+        """Return the current size of the file; the size of buffered rows is estimated."""
         ...
 
     def write_group(self, table: pa.Table) -> None:
@@ -86,7 +86,7 @@ class FileWriter(Protocol):
         ...
 
     def finish(self) -> StagedFile:
-        """Write what ends the file, and return it staged."""
+        """Write the end of the file, and return it staged."""
         ...
 
     def abort(self) -> None:
@@ -96,16 +96,16 @@ class FileWriter(Protocol):
 
 @dataclass(frozen=True)
 class Parts:
-    """List the parts of a file that can be read one by one: row groups, stripes, or the whole file as one part.
+    """Parts of a file that can be read separately: row groups, stripes, or the complete file as one part.
 
     Attributes
     ----------
     sizes_bytes
-        Stored bytes of each part; an equal share of the file if the format does not tell.
+        Stored bytes of each part; an equal share of the file if the format does not record them.
     rows
-        Rows of the file, or None if only reading it would tell.
+        Rows of the file, or None if they can only be counted by reading it.
     first_rows
-        Rows of the file before each part, or None if only reading those would tell.
+        Rows of the file before each part, or None if they can only be counted by reading them.
     """
 
     sizes_bytes: tuple[int, ...]
@@ -115,7 +115,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Sample:
-    """Hold the first rows of a file, and the stored bytes of a row if the file does not count its rows."""
+    """First rows of a file, and the stored bytes per row if the file does not record its number of rows."""
 
     batch: pa.RecordBatch
     row_bytes: float | None
@@ -123,32 +123,32 @@ class Sample:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Say how text is understood; other formats have types of their own.
+    """Rules for the interpretation of text; other formats have their own types.
 
     Attributes
     ----------
     keys
-        Key attributes and their types: one of type S is text whatever its values look like.
+        Key attributes and their types: a key of type S is text, regardless of its values.
     json_format
         Whether JSON is DynamoDB JSON or plain.
     schema
-        The columns that were written, or None if nobody knows: text is then decoded by these types.
+        The columns that were written, by whose types text is then decoded; None if they are unknown.
     types
         Columns of text that a person declares, by attribute, each with its DynamoDB type.
     columns
-        The columns of text, if they were chosen by more than what is read at once.
+        The columns of text, if they were inferred from more than one block.
     splits_text
-        Whether a large file of text is read by ranges of bytes, of which each part may have columns of its own.
+        Whether a large file of text is read by ranges of bytes; each part may then have its own columns.
     starts
-        Where the rows of each range begin, if it does not show that itself, and the end of the file.
+        The first row of each range, if the range itself does not show it, and the end of the file.
     null_values
-        The words of CSV that are missing values, in every column; None are those of ``text_types.NULL_WORDS``.
+        The words of CSV that are missing values, in every column; None for ``text_types.NULL_WORDS``.
     range_bytes
-        The most bytes of a range; None is those of a load.
+        Maximum bytes of a range; None for the value of a load.
     names_nulls
-        Whether rows of JSON have the column of ``nulls_field``, which tells members that are null from missing ones.
+        Whether rows of JSON have the column of ``nulls_field``, which distinguishes null members from missing ones.
     takes_illegal
-        Whether JSON with values that no item may have is read, for a write to reject their rows, instead of an error.
+        Whether JSON with values that no item may have is read, so that a write rejects the rows, instead of an error.
     """
 
     keys: Mapping[str, str] = field(default_factory=lambda: NO_KEYS)
@@ -166,7 +166,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class TextStart:
-    """Say where the first row of a range of text begins: its byte, and how many lines end before."""
+    """Position of the first row of a range of text: its byte offset, and the number of line ends before it."""
 
     byte: int
     lines: int
@@ -174,26 +174,26 @@ class TextStart:
 
 @dataclass(frozen=True)
 class TextLayout:
-    """Hold what is found out of a file of text by reading it once: see ``ReadOptions``."""
+    """Columns and row positions of a text file, determined by reading it once: see ``ReadOptions``."""
 
     columns: pa.Schema | None = None
     starts: tuple[TextStart, ...] = ()
 
 
 class FileReader(ABC):
-    """Read one file, opened once, part by part.
+    """Reader of one file, opened once, part by part.
 
     Attributes
     ----------
     row_lines
-        The lines on which the rows of text stand that were read last; None if it is no text.
+        The line numbers of the rows of text that were read last; None for formats that are not text.
     """
 
     row_lines: RowLines | None = None
 
     @property
     def has_item_ranges(self) -> bool:
-        """Return whether the file is DynamoDB JSON that has parts."""
+        """Return whether the file is DynamoDB JSON with several parts."""
         return False
 
     @abstractmethod
@@ -206,42 +206,42 @@ class FileReader(ABC):
 
     @abstractmethod
     def read(self, part: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one part; all batches of a file have one schema, but for text that is split."""
+        """Yield the rows of one part. All batches of a file have one schema, except those of split text."""
 
     @abstractmethod
     def sample(self, rows: int) -> Sample | None:
-        """Return the first rows, having read little of the file; None if that cannot be done."""
+        """Return the first rows after reading little of the file; None if that is impossible."""
 
     def first_schema(self) -> pa.Schema | None:
-        """Return the columns that the file's head or footer shows; None if these do not show all."""
+        """Return the columns by the file's head or footer; None if these do not show all columns."""
         return self.schema()
 
     def columns(self, part: int) -> pa.Schema | None:
-        """Return columns that hold all rows of a part; None if it has no rows."""
+        """Return columns that fit all rows of a part; None if it has no rows."""
         del part
         return self.schema()
 
     def raw_items(self, part: int, reader: RawItemReader) -> Iterator[RawItems] | None:
-        """Return the items of a part of DynamoDB JSON, read in bounded memory; None if it is something else."""
+        """Return the items of a part of DynamoDB JSON, read in bounded memory; None for other formats."""
         del part, reader
         return None
 
 
 @dataclass(frozen=True)
 class Block:
-    """Hold whole rows of a file of text.
+    """Complete rows of a text file.
 
     Attributes
     ----------
     lines_before
-        How many lines of the file end before the block, or what counts them.
+        Number of the file's line ends before the block, or a function that counts them.
     """
 
     text: bytes
     lines_before: int | Callable[[], int] = 0
 
     def apply(self, make: Callable[[bytes], _MadeT]) -> _MadeT:
-        """Return what is made of the text; lines in errors become those of the file."""
+        """Return the result of ``make`` for the text; line numbers in errors become those of the file."""
         try:
             return make(self.text)
         except DecodeError as error:
@@ -250,16 +250,16 @@ class Block:
 
 
 class TextRows(ABC):
-    """Read the rows of one file's text, block by block, in order.
+    """Reader of the rows in one file's text, block by block, in order.
 
     Attributes
     ----------
     has_header
-        Whether the beginning of a file names the columns of all its rows.
+        Whether the start of a file has the column names of all its rows.
     needs_starts
-        Whether only the text before a range tells where its first row begins.
+        Whether only the text before a range determines its first row.
     row_begin
-        What a row begins with, if all begin with the same.
+        The bytes that every row starts with; empty if there are none.
     """
 
     has_header: ClassVar[bool] = False
@@ -271,81 +271,81 @@ class TextRows(ABC):
 
     @staticmethod
     def begins_with_items(head: bytes) -> bool:
-        """Return whether a text begins with DynamoDB JSON."""
+        """Return whether a text starts with DynamoDB JSON."""
         del head
         return False
 
     def is_one_document(self, head: bytes) -> bool:
-        """Return whether a text that begins so has all its rows in one document."""
+        """Return whether a text with this head has all its rows in one document."""
         del head
         return False
 
     @abstractmethod
     def begin(self, head: bytes) -> None:
-        """Learn from the beginning of a file what holds for all its rows; what is read next begins later."""
+        """Read the properties of all rows from the start of a file; later blocks may come from anywhere in it."""
 
     @abstractmethod
     def cut(self, text: bytes) -> int:
-        """Return how many bytes of the text are whole rows, if more text follows; 0 if that cannot be told."""
+        """Return the number of bytes of complete rows if more text follows; 0 if that cannot be determined."""
 
     @classmethod
     @abstractmethod
     def joined(cls, columns: Iterable[pa.Schema | None]) -> pa.Schema | None:
-        """Return columns that hold the values of all of these; None if there are none."""
+        """Return columns that fit the values of all of these; None if there are none."""
 
     @abstractmethod
     def columns(self, blocks: Iterable[Block]) -> pa.Schema | None:
-        """Return columns that hold the rows of all blocks; None if there are no blocks."""
+        """Return columns that fit the rows of all blocks; None if there are no blocks."""
 
     @abstractmethod
     def rows(self, text: bytes, columns: pa.Schema | None) -> Iterable[pa.RecordBatch]:
-        """Return the rows of the next block as these columns, or as columns that hold them."""
+        """Return the rows of the next block in these columns, or in columns that fit them."""
 
     @abstractmethod
     def lines(self, text: bytes, rows: int, first_line: int) -> Lines | None:
-        """Return the lines of the file on which the rows of a block begin, if that can be told.
+        """Return the line numbers of the rows of a block; None if they cannot be determined.
 
         Parameters
         ----------
         first_line
-            The line of the file with which the block begins.
+            The line number of the block's first line in the file.
         """
 
 
 @dataclass(frozen=True)
 class FileFormat:
-    """Describe one file format.
+    """Description of one file format.
 
     Attributes
     ----------
     name
-        How options call it.
+        The name in options.
     endings
-        How the names of its files end, in lower case.
+        The endings of file names, in lower case.
     open_reader
         Opens a stored file for reading.
     is_splittable
-        Whether a file has parts that are read one by one.
+        Whether a file has parts that can be read separately.
     open_writer
         Opens a file over a sink, for rows of a schema; None if ddbio does not write the format.
     extensions
-        How the names of written files end, by codec.
+        The endings of the names of written files, by codec.
     default_compression
-        The codec if none is asked for.
+        The default codec.
     require
         Raises OptionError if a library that the format needs is not installed.
     keeps_types
-        Whether its files tell DynamoDB's types: those of others are known from a manifest.
+        Whether files store DynamoDB's types. For other formats, the types are in a manifest.
     self_checking
-        The codecs with which its files have checksums, and its reader compares them.
+        The codecs whose files have checksums that the reader verifies.
     text_rows
-        Reads the rows of a format that is text.
+        Reader of the rows of a text format.
     magic, magic_end
-        What files of the format begin with, and what is found at their end if text may begin so, too.
+        First bytes of every file; and the pattern of the last bytes, if text may start with the same bytes.
     read_footer
-        Reads what a file says of itself at its end. Its last argument keeps the columns of the leaves of each schema.
+        Reads the footer. The last argument caches the columns of the leaves of each schema.
     unwritable_type
-        Returns a type in a file that ddbio would write as another, or nothing.
+        Returns a type in a file that ddbio would write as another one, or an empty text.
     """
 
     name: str
@@ -365,15 +365,15 @@ class FileFormat:
     unwritable_type: Callable[[ObjectStore, StoredObject], str] | None = None
 
     def wrote(self, path: str) -> bool:
-        """Return whether a path ends as those of written files do."""
-        return path.endswith(tuple(f".{each}" for each in self.extensions.values()))
+        """Return whether a path has an ending of written files."""
+        return path.endswith(tuple(f".{extension}" for extension in self.extensions.values()))
 
     def checks(self, path: str) -> bool:
-        """Return whether a written file of that name has checksums of its own."""
-        extensions = (each for codec, each in self.extensions.items() if codec in self.self_checking)
-        return path.endswith(tuple(f".{each}" for each in extensions))
+        """Return whether a written file of that name has its own checksums."""
+        extensions = (extension for codec, extension in self.extensions.items() if codec in self.self_checking)
+        return path.endswith(tuple(f".{extension}" for extension in extensions))
 
-    def codec(self, asked: Compression | None) -> Compression:
+    def codec(self, requested: Compression | None) -> Compression:
         """Return the codec to write with.
 
         Raises
@@ -383,7 +383,7 @@ class FileFormat:
         """
         if not self.extensions:
             raise OptionError(f"files of format {self.name} are not written")
-        chosen = asked or self.default_compression
+        chosen = requested or self.default_compression
         if chosen not in self.extensions:
             raise OptionError(f"format {self.name} has no compression {chosen}: give {', '.join(self.extensions)}")
         if self.require is not None:

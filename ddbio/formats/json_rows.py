@@ -1,7 +1,7 @@
-"""JSON: read the documents of whole rows as lines of DynamoDB JSON, then make columns of them.
+"""JSON: reads the documents of complete rows as lines of DynamoDB JSON, then converts them to columns.
 
-Plain JSON becomes DynamoDB JSON first: each value gets the type that it has in JSON, or the one of its declared column.
-Our own loops do that (Arrow's reader ends the process at some texts), and plain Python what they leave.
+Plain JSON is converted to DynamoDB JSON first: each value gets its JSON type, or the type of its declared column. The
+compiled loops do this (Arrow's reader ends the process at some texts), and plain Python handles all other cases.
 """
 
 from __future__ import annotations
@@ -54,33 +54,33 @@ if TYPE_CHECKING:
 _NO_ROWS = pa.schema([])
 _NO_OPTIONS = ReadOptions()
 _RESCUE_MEMBER = f'"{RESCUE_NAME}"'.encode()
-# Nothing of this stands within a document: objects are separated by commas, and strings that hold it make too many.
+# It never matches within a document: commas separate objects, and strings that contain it make the count differ.
 _BETWEEN = re.compile(rb"\}\s*\{")
 
 _TAGS = rb"(?:S|N|B|BOOL|NULL|SS|NS|BS|L|M)"
 _FIRST = rb'\s*"(?:[^"\\]|\\.)*"\s*:\s*\{\s*"' + _TAGS + rb'"\s*:'
-# An item, or an export's line: the first value has one of DynamoDB's types. Plain JSON has none.
+# An item, or an export's line: the first value has one of DynamoDB's types, unlike in plain JSON.
 _TYPED = re.compile(rb'\s*\{(?:\s*"Item"\s*:\s*\{)?' + _FIRST)
-# A saved answer of Scan or Query, of which no member but Items holds items.
+# A saved response of Scan or Query; only its member Items has items.
 _ANSWER = re.compile(rb'\s*\{\s*"(?:ConsumedCapacity|Count|Items|LastEvaluatedKey|ScannedCount)"\s*:')
 _ITEMS = re.compile(rb'"Items"\s*:\s*\[\s*\{' + _FIRST)
 _NO_ITEMS = re.compile(rb'"Items"\s*:\s*\[\s*\][^\[]*\Z')
 
 
 def starts_with_item(text: bytes) -> bool:
-    """Return whether a text begins with DynamoDB JSON: an item, or a line of an export."""
+    """Return whether a text starts with DynamoDB JSON: an item, or a line of an export."""
     return bool(_TYPED.match(text))
 
 
 def _is_answer(text: bytes) -> bool:
-    """Return whether a text is a saved answer of Scan or Query."""
+    """Return whether a text is a saved response of Scan or Query."""
     if not _ANSWER.match(text):
         return False
     return bool(_ITEMS.search(text) or (b'"ScannedCount"' in text and _NO_ITEMS.search(text)))
 
 
 class JsonRows(TextRows):
-    """Read JSON, block by block: plain rows, or DynamoDB JSON."""
+    """JSON reader, block by block: plain rows, or DynamoDB JSON."""
 
     row_begin = b"{"
 
@@ -90,35 +90,35 @@ class JsonRows(TextRows):
 
     @staticmethod
     def begins_with_items(head: bytes) -> bool:
-        """Return whether a text begins with an item, or a line of an export."""
+        """Return whether a text starts with an item, or a line of an export."""
         return starts_with_item(head)
 
     def is_one_document(self, head: bytes) -> bool:
-        """Return whether the rows are in a saved answer of Scan or Query."""
+        """Return whether the rows are in a saved response of Scan or Query."""
         return self._options.json_format != "plain" and self._options.schema is None and _is_answer(head)
 
     def begin(self, head: bytes) -> None:
-        """Learn from a file's beginning whether it is DynamoDB JSON."""
+        """Determine from the start of a file whether it is DynamoDB JSON."""
         self._begins_typed(head)
 
     def cut(self, text: bytes) -> int:
-        """Return where the last document begins that is known to follow another one."""
+        """Return the start of the last document that certainly follows another one."""
         return last_document(text)
 
     @classmethod
     def joined(cls, columns: Iterable[pa.Schema | None]) -> pa.Schema | None:
-        """Return normalised columns that hold the values of all of these."""
-        found = joined_columns(columns)
-        return None if found is None else normalize_schema(found)
+        """Return normalised columns that fit the values of all of these."""
+        merged = joined_columns(columns)
+        return None if merged is None else normalize_schema(merged)
 
     def columns(self, blocks: Iterable[Block]) -> pa.Schema | None:
-        """Return columns that hold the rows of all blocks."""
+        """Return columns that fit the rows of all blocks."""
         schemas = (block.apply(self._schema_of) for block in blocks)
         first = next(schemas, None)
         if isinstance(first, ItemSchema):
             return functools.reduce(ItemSchema.merge, cast("Iterator[ItemSchema]", schemas), first).to_arrow()
         if self._is_typed and self._options.takes_illegal:
-            # A write takes each block in columns of its own.
+            # A write reads each block in its own columns.
             return normalize_schema(_NO_ROWS)
         return self.joined(itertools.chain([first], cast("Iterator[pa.Schema]", schemas)))
 
@@ -126,10 +126,12 @@ class JsonRows(TextRows):
         if self._options.schema is None and self._begins_typed(text):
             return _NO_ROWS if self._options.takes_illegal else infer_schema_of_body(text)
         batches = self.rows(text, None)
-        return next((pa.schema([field for field in each.schema if not is_nulls(field)]) for each in batches), _NO_ROWS)
+        return next(
+            (pa.schema([field for field in batch.schema if not is_nulls(field)]) for batch in batches), _NO_ROWS
+        )
 
     def rows(self, text: bytes, columns: pa.Schema | None) -> Iterable[pa.RecordBatch]:
-        """Return the rows of the next block; what no item may have is in columns of JSON."""
+        """Return the rows of the next block; values that no item may have are in columns of JSON."""
         if not text.strip():
             return []
         options = self._options
@@ -142,7 +144,7 @@ class JsonRows(TextRows):
                 return batches
         if is_typed:
             return self._batches(item_columns(list(checked_items(text, framing_of(text), check_object))), b"")
-        fields = {each.name: each for each in options.schema or ()} or options.types
+        fields = {field.name: field for field in options.schema or ()} or options.types
         read = list(json_items(text, options.types, fields))
         # An attribute that is null in every row is a column too: an update removes it.
         named = (name_of_field(fields[name]) if name in fields else name for _, row, _ in read for name in row)
@@ -151,17 +153,17 @@ class JsonRows(TextRows):
     def _legal_rows(self, text: bytes, columns: pa.Schema | None, *, is_typed: bool) -> Iterable[pa.RecordBatch]:
         if not is_typed:
             return self._batches(read_json(text, self._options, columns), text)
-        found = from_dynamodb_json(text) if columns is None else from_dynamodb_json(text, columns, nulls="keep")
-        return self._batches(found, b"")
+        rows = from_dynamodb_json(text) if columns is None else from_dynamodb_json(text, columns, nulls="keep")
+        return self._batches(rows, b"")
 
     def _batches(self, rows: pa.Table | pa.RecordBatch, text: bytes) -> Iterable[pa.RecordBatch]:
-        """Return rows, with their named nulls if those are asked for; the text is plain JSON."""
+        """Return rows, with the names of their nulls if requested; the text is plain JSON."""
         batches = rows.to_batches(BATCH_ROWS) if isinstance(rows, pa.Table) else [rows]
-        fields = {**self._options.types, **{each.name: each for each in self._options.schema or ()}}
+        fields = {**self._options.types, **{field.name: field for field in self._options.schema or ()}}
         return _with_named_nulls(batches, text, fields) if self._options.names_nulls else batches
 
     def lines(self, text: bytes, rows: int, first_line: int) -> Lines | None:
-        """Return the lines on which documents begin; None if their number is not that of the rows."""
+        """Return the line numbers of documents; None if the number of documents differs from that of the rows."""
         lines = text.count(b"\n") + (not text.endswith(b"\n"))
         if text.count(b"}\n{") == rows - 1 and lines == rows:
             return range(first_line, first_line + rows)
@@ -169,7 +171,7 @@ class JsonRows(TextRows):
         return lines_at(text, np.array(starts), first_line) if len(starts) == rows else None
 
     def _begins_typed(self, text: bytes) -> bool:
-        # The first row decides for all: a later block may begin with one whose first value looks typed.
+        # The first row decides for all: a later block may start with a row whose first value looks typed.
         if self._is_typed is None:
             self._is_typed = starts_with_item(text) or _is_answer(text)
         return self._is_typed
@@ -181,87 +183,88 @@ def read_json(data: bytes, options: ReadOptions = _NO_OPTIONS, columns: pa.Schem
     Parameters
     ----------
     options
-        With a ``schema``, values have the types of its columns, and what fits no column is in ``_rescue``. Of the
-        columns in ``types``, which a person declares, a number becomes text where text is declared.
+        With a ``schema``, values have the types of its columns, and values that fit no column are in ``_rescue``. In
+        columns of ``types``, which a person declares, a number becomes text if the declared type is text.
     columns
-        Normalised columns that were chosen for such rows, whose values have their own types; others are in ``_rescue``.
+        Normalised columns that were inferred from such rows, whose values have their own types; other values are in
+        ``_rescue``.
 
     Raises
     ------
     DecodeError
         If the text is anything else.
     """
-    schema, found = options.schema, None
+    schema, table = options.schema, None
     has_rescue = (schema is not None or columns is not None) and _RESCUE_MEMBER in data
     typed = None if has_rescue else typed_lines(data)
     if typed is not None:
         with suppress(DecodeError, SchemaError, pa.ArrowException):
             if schema is not None:
-                found = _as_written(typed, data, schema)
+                table = _as_written(typed, data, schema)
             elif columns is not None:
-                found = _as_chosen(typed, columns, options.types)
+                table = _as_chosen(typed, columns, options.types)
             else:
-                found = _inferred(typed, data, options.types)
-    return read_json_plainly(data, options, columns) if found is None else found
+                table = _inferred(typed, data, options.types)
+    return read_json_plainly(data, options, columns) if table is None else table
 
 
 def read_json_plainly(data: bytes, options: ReadOptions, columns: pa.Schema | None = None) -> pa.Table:
     """Return the rows as ``read_json`` does, in plain Python."""
     schema, types = options.schema, options.types
     fields = types if schema is None else {field.name: field for field in schema}
-    wanted = columns if schema is None else schema
-    lines, places, named, given = list[bytes](), list[int](), dict[str, None](), set[str]()
+    target_columns = columns if schema is None else schema
+    lines, line_numbers, named, item_names = list[bytes](), list[int](), dict[str, None](), set[str]()
     for line, row, item in json_items(data, types, fields):
         lines.append(_utf8_json(item, line))
-        places.append(line)
-        given.update(item)
+        line_numbers.append(line)
+        item_names.update(item)
         named |= dict.fromkeys(row)
-    with _lines_of_source(places):
-        if wanted is None:
+    with _lines_of_source(line_numbers):
+        if target_columns is None:
             table = pa.Table.from_batches([from_dynamodb_json(b"\n".join(lines))])
-            return _with_null_columns(table, [name for name in named if name not in given])
-        batch = from_dynamodb_json(b"\n".join(lines), wanted, nulls="keep")
-    # The decoder adds the rescue column, which is said to be there or was not written.
-    if RESCUE_NAME not in wanted.names and _has_rescued(batch):
+            return _with_null_columns(table, [name for name in named if name not in item_names])
+        batch = from_dynamodb_json(b"\n".join(lines), target_columns, nulls="keep")
+    # The decoder adds the rescue column, even if the columns do not include it.
+    if RESCUE_NAME not in target_columns.names and _has_rescued(batch):
         raise DecodeError(f"a value does not fit its column: {batch.column(RESCUE_NAME).drop_null()[0].as_py()}")
-    return pa.Table.from_batches([batch if RESCUE_NAME in wanted.names else _without_empty_rescue(batch)])
+    return pa.Table.from_batches([batch if RESCUE_NAME in target_columns.names else _without_empty_rescue(batch)])
 
 
 def _inferred(typed: TypedLines, data: bytes, types: _Fields) -> pa.Table | None:
-    """Return the rows as columns of their own types; numbers are doubles if all can be."""
+    """Return the rows in columns of inferred types; numbers are doubles if all of them can be."""
     columns = infer_schema_of_body(typed.lines).to_arrow()
     if any(map(_has_fractions, columns)) and not (typed.has_long_numbers and has_inexact_numbers(data)):
         columns = ColumnRules(numbers="float64").apply(columns)
-    found = _without_empty_rescue(from_dynamodb_json(typed.lines, columns, nulls="keep"))
-    if not all(_fits(each, types.get(each.name)) for each in found.schema):
+    batch = _without_empty_rescue(from_dynamodb_json(typed.lines, columns, nulls="keep"))
+    if not all(_fits(field, types.get(field.name)) for field in batch.schema):
         return None
-    return _with_null_columns(pa.Table.from_batches([found]), parse_json(b"[%s]" % typed.nulls))
+    return _with_null_columns(pa.Table.from_batches([batch]), parse_json(b"[%s]" % typed.nulls))
 
 
 def _as_chosen(typed: TypedLines, columns: pa.Schema, types: _Fields) -> pa.Table | None:
-    """Return the rows as columns that were chosen; None if a declared one may hold what is written otherwise."""
+    """Return the rows in the given columns; None if a declared column may have values written in another type."""
     if any(map(_is_read_otherwise, types.values())):
         return None
-    found = from_dynamodb_json(typed.lines, columns, nulls="keep")
-    is_told = RESCUE_NAME in columns.names
-    # What does not fit a declared column may be of its type after all: a number is a text where text is declared.
-    if (types or not is_told) and _has_rescued(found):
+    batch = from_dynamodb_json(typed.lines, columns, nulls="keep")
+    has_rescue_column = RESCUE_NAME in columns.names
+    # A value that does not fit a declared column may still be of its type: a number is text where text is declared.
+    if (types or not has_rescue_column) and _has_rescued(batch):
         return None
-    return pa.Table.from_batches([found if is_told else _without_empty_rescue(found)])
+    return pa.Table.from_batches([batch if has_rescue_column else _without_empty_rescue(batch)])
 
 
 def _as_written(typed: TypedLines, data: bytes, schema: pa.Schema) -> pa.Table | None:
-    """Return rows that ``plain_json`` wrote, or None if a value is not as it writes them."""
+    """Return rows that ``plain_json`` wrote, or None if it would write a value differently."""
     fields = [field for field in schema if field.name != RESCUE_NAME]
-    # A null is no member of an object, but of a map.
-    if any(has_map(each.type) and (b"null" in data or json_type(each.type) != each.type) for each in fields):
+    # A null in an object is a missing member, but a null in a map is an entry.
+    if any(has_map(field.type) and (b"null" in data or json_type(field.type) != field.type) for field in fields):
         return None
-    wanted = pa.schema([pa.field(each.name, json_type(each.type)) for each in fields])
-    found = from_dynamodb_json(typed.lines, wanted, nulls="merge")
-    if _has_rescued(found):
+    json_columns = pa.schema([pa.field(field.name, json_type(field.type)) for field in fields])
+    batch = from_dynamodb_json(typed.lines, json_columns, nulls="merge")
+    if _has_rescued(batch):
         return None
-    columns = {each.name: restore(found.column(each.name), each.type, each.name) for each in fields}
-    arrays = [columns.get(each.name, pa.nulls(found.num_rows, each.type)) for each in schema]
+    columns = {field.name: restore(batch.column(field.name), field.type, field.name) for field in fields}
+    arrays = [columns.get(field.name, pa.nulls(batch.num_rows, field.type)) for field in schema]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
@@ -270,7 +273,7 @@ def _has_rescued(batch: pa.RecordBatch) -> bool:
 
 
 def _without_empty_rescue(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows without the column of what was rescued, if that is nothing."""
+    """Return rows without the rescue column if it is empty."""
     return batch if _has_rescued(batch) else batch.drop_columns([RESCUE_NAME])
 
 
@@ -289,37 +292,37 @@ def _has_fractions(field: pa.Field[Any]) -> bool:
     return tag_of_field(field) == "N" and not pa.types.is_integer(kind)
 
 
-def _fits(found: pa.Field[Any], declared: pa.Field[Any] | None) -> bool:
-    """Return whether values that have their own types are of the declared type."""
+def _fits(field: pa.Field[Any], declared: pa.Field[Any] | None) -> bool:
+    """Return whether a column of inferred type fits the declared type."""
     if declared is None:
         return True
-    if name_of_field(declared) != found.name:
+    if name_of_field(declared) != field.name:
         return False
-    tag, kinds = tag_of_field(found), (found.type, declared.type)
+    tag, kinds = tag_of_field(field), (field.type, declared.type)
     if tag == tag_of_field(declared) == "M" and all(map(pa.types.is_struct, kinds)):
-        members = {each.name: each for each in fields_within(declared.type)}
-        return all(_fits(each, members.get(each.name)) for each in fields_within(found.type))
+        members = {member.name: member for member in fields_within(declared.type)}
+        return all(_fits(member, members.get(member.name)) for member in fields_within(field.type))
     if tag == tag_of_field(declared) == "L":
-        found, declared = (fields_within(each)[0].with_name("") for each in kinds)
-        return _fits(found, declared)
+        field, declared = (fields_within(kind)[0].with_name("") for kind in kinds)
+        return _fits(field, declared)
     return tag in {"S", "N", "BOOL"} and tag == tag_of_field(declared)
 
 
 def _is_read_otherwise(declared: pa.Field[Any]) -> bool:
-    """Return whether a column takes texts that are no texts in DynamoDB, or is of another attribute."""
+    """Return whether a column reads texts as another DynamoDB type, or has another name than its attribute."""
     within = any(map(_is_read_otherwise, fields_within(declared.type)))
     return within or tag_of_field(declared) == "JSON" or name_of_field(declared) != declared.name
 
 
 def json_items(data: bytes, types: _Fields, fields: _Fields) -> Iterator[tuple[int, dict[str, Any], Item]]:
-    """Yield for each object of plain JSON its line, the object, and its item, whose values need not be legal.
+    """Yield the line, the object and the item of each object of plain JSON; the values need not be legal.
 
     Parameters
     ----------
     types
         The columns that a person has declared: a number becomes text where text is declared.
     fields
-        The columns whose types values have; others have their own.
+        The columns whose types values have; other values have their own types.
 
     Raises
     ------
@@ -346,7 +349,7 @@ def json_items(data: bytes, types: _Fields, fields: _Fields) -> Iterator[tuple[i
 
 
 def _item_of(row: dict[str, Any], fields: _Fields) -> Item:
-    """Return an object's members as attribute values, without those that are null; see ``attribute_of``."""
+    """Return an object's non-null members as attribute values; see ``attribute_of``."""
     return {
         name_of_field(fields[name]) if name in fields else name: attribute_of(value, fields.get(name))
         for name, value in row.items()
@@ -355,7 +358,7 @@ def _item_of(row: dict[str, Any], fields: _Fields) -> Item:
 
 
 def attribute_of(value: Any, field: pa.Field[Any] | None = None) -> dict[str, Any]:  # noqa: PLR0911 - one line a type
-    """Return a value of plain JSON as the attribute value that its column's type makes of it, or its own type."""
+    """Return a value of plain JSON as an attribute value of its column's type, or of its JSON type."""
     kind: Any = None if field is None else field.type
     match value:
         case None:
@@ -365,14 +368,14 @@ def attribute_of(value: Any, field: pa.Field[Any] | None = None) -> dict[str, An
         case str():
             return {"S": value} if field is None else _attribute_of_text(value, tag_of_field(field))
         case list() if field is not None and is_list(kind):
-            elements, tag = [attribute_of(each, kind.value_field) for each in value], tag_of_field(field)
-            return {"L": elements} if tag == "L" else {tag: [next(iter(each.values())) for each in elements]}
+            elements, tag = [attribute_of(element, kind.value_field) for element in value], tag_of_field(field)
+            return {"L": elements} if tag == "L" else {tag: [next(iter(element.values())) for element in elements]}
         case list():
-            return {"L": [attribute_of(each) for each in value]}
+            return {"L": [attribute_of(element) for element in value]}
         case dict() if kind is not None and pa.types.is_struct(kind):
-            return {"M": _item_of(value, {each.name: each for each in kind})}
+            return {"M": _item_of(value, {member.name: member for member in kind})}
         case dict() if kind is not None and pa.types.is_map(kind):
-            return {"M": {name: attribute_of(each, kind.item_field) for name, each in value.items()}}
+            return {"M": {name: attribute_of(item, kind.item_field) for name, item in value.items()}}
         case dict():
             return {"M": _item_of(value, NO_TYPES)}
     return {"N": str(value)}
@@ -387,12 +390,12 @@ def _attribute_of_text(text: str, tag: str) -> dict[str, Any]:
 
 
 def _null_names(row: dict[str, Any], line: int) -> list[str]:
-    """Return the names of an object's members that are null.
+    """Return the names of an object's null members.
 
     Raises
     ------
     DecodeError
-        If half of a surrogate pair is in one.
+        If a name has half of a surrogate pair.
     """
     names = [name for name, value in row.items() if value is None]
     if names:
@@ -401,19 +404,19 @@ def _null_names(row: dict[str, Any], line: int) -> list[str]:
 
 
 def _with_named_nulls(batches: Iterable[pa.RecordBatch], text: bytes, fields: _Fields) -> Iterator[pa.RecordBatch]:
-    """Yield rows with the column of :func:`nulls_field`, so that a write can tell a null from a missing member.
+    """Yield rows with the column of :func:`nulls_field`, which lets a write distinguish a null from a missing member.
 
     Parameters
     ----------
     text
-        The plain JSON that the rows were read from. DynamoDB JSON has no nulls but NULL, which is a value.
+        The plain JSON of the rows. DynamoDB JSON has no nulls except NULL, which is a value.
     fields
         The columns whose names may differ from those of their attributes.
     """
     named = None
     if b"null" in text:
         rows = (_null_names(row, line) for line, row in parse_documents(text, decimals=True))
-        named = [[name_of_field(fields[each]) if each in fields else each for each in names] or None for names in rows]
+        named = [[name_of_field(fields[name]) if name in fields else name for name in names] or None for names in rows]
     first = 0
     for batch in batches:
         field, count = nulls_field(batch.schema), batch.num_rows
@@ -426,7 +429,7 @@ def _with_named_nulls(batches: Iterable[pa.RecordBatch], text: bytes, fields: _F
 
 @contextmanager
 def _lines_of_source(lines: Sequence[int]) -> Iterator[None]:
-    """Let errors about a line of items that were made of rows name the line of the row."""
+    """Replace the line number in errors: the line of an item becomes the line of the row in the source."""
     try:
         yield
     except DecodeError as error:
@@ -434,18 +437,18 @@ def _lines_of_source(lines: Sequence[int]) -> Iterator[None]:
 
 
 def _utf8_json(item: dict[str, Any], line: int) -> bytes:
-    """Return an item's text.
+    """Return the JSON text of an item.
 
     Raises
     ------
     DecodeError
-        If half of a surrogate pair is in it; the message has the line.
+        If it has half of a surrogate pair; the message has the line.
     """
     try:
         return compact_json(item).encode()
     except UnicodeEncodeError as error:
         half = error.object[error.start : error.end]
-        message = f"line {line}: {half!r} is half of a surrogate pair, which no UTF-8 has"
+        message = f"line {line}: {half!r} is half of a surrogate pair, which is not valid in UTF-8"
         raise DecodeError(message, line=line) from None
 
 
@@ -460,7 +463,7 @@ JSON = FileFormat(
 )
 DYNAMODB_JSON = FileFormat(
     name="dynamodb-json",
-    # Read as JSON, which knows it by its first value.
+    # Read as JSON, which recognises it by its first value.
     endings=(),
     open_reader=JSON.open_reader,
     open_writer=write_dynamodb_json,

@@ -1,7 +1,7 @@
-"""Say which columns a lake table has: its own, and those of the items' attributes.
+"""Columns of a lake table: its own, and those of the items' attributes.
 
-A lake table has a row for each key that was ever seen. An item that was deleted stays as a row whose ``_deleted`` is
-true, a tombstone, so that an older change that comes late cannot bring it back.
+A lake table has one row for each key that it ever received. A deleted item stays as a row with a true ``_deleted``, a
+tombstone, so that an older change that arrives late cannot restore it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ _RESERVED = frozenset(
         *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"),
         *("_change_type", "_change_ordinal", "_commit_snapshot_id", "_is_deleted"),
         # Hudi's own: https://hudi.apache.org/docs/faq_writing_tables#hoodie-meta-columns
-        *(f"_hoodie_{each}" for each in ("commit_time", "commit_seqno", "record_key", "partition_path", "file_name")),
+        *(
+            f"_hoodie_{suffix}"
+            for suffix in ("commit_time", "commit_seqno", "record_key", "partition_path", "file_name")
+        ),
         *("_hoodie_operation", "_hoodie_is_deleted"),
     }
 )
@@ -69,7 +72,7 @@ _REFUSED_WITHIN = re.compile(rf"{REFUSED.pattern}|[:<>`]")
 _USED = frozenset(map(fold, (*_OWN, *_RESERVED)))
 
 MOST_COLUMNS: Final = 500
-"""Attributes beyond so many get no column of their own: they stay in the rescue column."""
+"""Maximum number of attributes with their own columns; further attributes are in the rescue column."""
 
 _WIDER: dict[pa.DataType, pa.DataType] = {
     pa.int8(): pa.int32(),
@@ -97,19 +100,19 @@ _SAME = (
 
 def lake_schema(attributes: pa.Schema) -> pa.Schema:
     """Return the schema of a lake table whose items have these columns, as :func:`lake_fields` returned them."""
-    # Columns that are added come last in every format.
+    # Added columns come last in every format.
     return pa.schema([*OWN_FIELDS, RESCUE_FIELD, *(field for field in attributes if field.name != RESCUE_NAME)])
 
 
 def deleted_column(table_format: str) -> str:
-    """Return the name of the column that marks tombstones in the tables of a format."""
+    """Return the name of the column that marks tombstones in tables of this format."""
     return LAKE_FORMATS[table_format].deleted_column
 
 
 def shown_schema(schema: pa.Schema, table_format: str) -> pa.Schema:
-    """Return the columns of a lake table under the names that readers of its format see."""
-    place = schema.get_field_index(DELETED)
-    return schema.set(place, schema.field(place).with_name(deleted_column(table_format)))
+    """Return the columns of a lake table under the names that readers of this format see."""
+    index = schema.get_field_index(DELETED)
+    return schema.set(index, schema.field(index).with_name(deleted_column(table_format)))
 
 
 def attribute_columns(schema: pa.Schema) -> pa.Schema:
@@ -117,28 +120,29 @@ def attribute_columns(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in schema if field.name not in _OWN])
 
 
-def lake_fields(attributes: Iterable[pa.Field[Any]], taken: Iterable[pa.Field[Any]] = ()) -> list[pa.Field[Any]]:
-    """Return columns of attributes as a lake table has them; those that are above the limit are left out.
+def lake_fields(attributes: Iterable[pa.Field[Any]], existing: Iterable[pa.Field[Any]] = ()) -> list[pa.Field[Any]]:
+    """Return columns of attributes for a lake table, without attributes above the limit.
 
-    Names that differ only by case are one to table formats: all but the first get their checksum behind them. So do
-    names of the table's own columns, names that Iceberg or Hudi keep for themselves, names that are too long for a
-    catalog, and names with signs that formats refuse.
+    Table formats treat names that differ only in case as equal: all but the first get a checksum suffix. So do the
+    names of
+    the table's own columns, names that Iceberg or Hudi reserve, names that are too long for a catalog, and names with
+    characters that formats refuse.
 
     Parameters
     ----------
-    taken
-        The columns of attributes that the table has already.
+    existing
+        The columns of attributes that the table already has.
 
     Raises
     ------
     SchemaError
-        If a type is in no table format.
+        If no table format has the type of a column.
     """
-    known = [*taken]
-    used = {*_USED, *(name for field in known for name in names_of(field.name, field.type))}
-    found: list[pa.Field[Any]] = []
+    previous = [*existing]
+    used = {*_USED, *(name for field in previous for name in names_of(field.name, field.type))}
+    added: list[pa.Field[Any]] = []
     for field in attributes:
-        if field.name == RESCUE_NAME or len(known) + len(found) >= MOST_COLUMNS:
+        if field.name == RESCUE_NAME or len(previous) + len(added) >= MOST_COLUMNS:
             continue
         attribute = name_of_field(field)
         normal = normalize_field(field, attribute)
@@ -146,17 +150,17 @@ def lake_fields(attributes: Iterable[pa.Field[Any]], taken: Iterable[pa.Field[An
         kind = normal.type if is_plain else pa.string()
         name = column_name(attribute, used, kind)
         used.update(names_of(name, kind))
-        made = tagged_field(name, _lake_type(kind, attribute), tag if is_plain else "JSON", attribute=attribute)
+        column = tagged_field(name, _lake_type(kind, attribute), tag if is_plain else "JSON", attribute=attribute)
         if is_plain:
             extra: dict[Any, Any] = {k: v for k, v in (normal.metadata or {}).items() if k not in {DDB_TYPE, DDB_NAME}}
-            extra.update(made.metadata or {})
-            made = made.with_metadata(extra)
-        found.append(made)
-    return found
+            extra.update(column.metadata or {})
+            column = column.with_metadata(extra)
+        added.append(column)
+    return added
 
 
 def has_plain_names(arrow_type: pa.DataType) -> bool:
-    """Return whether no two members of a struct differ only by case, and none has a name that formats refuse."""
+    """Return whether no two members of a struct differ only in case, and none has a name that formats refuse."""
     fields = fields_within(arrow_type)
     if pa.types.is_struct(arrow_type):
         names = [field.name for field in fields]
@@ -188,15 +192,17 @@ def _lake_field(field: pa.Field[Any], path: str) -> pa.Field[Any]:
 
 
 class LakeRowsReader(FileReader):
-    """Read the items of one file, in the columns that its table has for items.
+    """Reader of the items of one file, in the columns of items of its table.
 
-    How many rows are items shows only when they are read.
+    The number of items among the rows is unknown until they are read.
     """
 
     def __init__(self, store: ObjectStore, entry: StoredObject, options: ReadOptions) -> None:
         self._reader = PARQUET.open_reader(store, entry, options)
-        given = options.schema
-        self._schema = pa.schema([*attribute_columns(self._reader.schema()), RESCUE_FIELD]) if given is None else given
+        declared = options.schema
+        self._schema = (
+            pa.schema([*attribute_columns(self._reader.schema()), RESCUE_FIELD]) if declared is None else declared
+        )
 
     def parts(self) -> Parts:
         """Return the row groups."""
@@ -213,20 +219,20 @@ class LakeRowsReader(FileReader):
 
     def sample(self, rows: int) -> Sample | None:
         """Return the items among the first rows."""
-        found = self._reader.sample(rows)
-        if found is None:
+        sample = self._reader.sample(rows)
+        if sample is None:
             return None
-        return Sample(self._items(found.batch), self._row_bytes())
+        return Sample(self._items(sample.batch), self._row_bytes())
 
     def _row_bytes(self) -> float | None:
         parts = self._reader.parts()
         return sum(parts.sizes_bytes) / parts.rows if parts.rows else None
 
     def _items(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        kept = batch.filter(pc.invert(batch.column(DELETED)))
-        known = set(batch.schema.names)
+        live = batch.filter(pc.invert(batch.column(DELETED)))
+        names = set(batch.schema.names)
         columns: list[Any] = [
-            kept.column(field.name).cast(field.type) if field.name in known else pa.nulls(kept.num_rows, field.type)
+            live.column(field.name).cast(field.type) if field.name in names else pa.nulls(live.num_rows, field.type)
             for field in self._schema
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)

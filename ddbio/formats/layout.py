@@ -1,4 +1,4 @@
-"""Describe how a dataset lies in files: their sizes, small ones, partitions, row groups, and what each column takes."""
+"""Layout of a dataset in files: file sizes, small files, partitions, row groups, and the bytes of each column."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIZE_BOUNDS_BYTES = (_MIB, 8 * _MIB, 32 * _MIB, 64 * _MIB, 128 * _MIB, 256 * _MI
 
 @dataclass(frozen=True)
 class Footer:
-    """Hold what a file says of itself.
+    """Facts in the footer of a file.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Footer:
     groups
         Row groups or stripes.
     columns
-        Stored and uncompressed bytes of each column; empty if the format does not tell.
+        Stored and uncompressed bytes of each column; empty if the format does not record them.
     """
 
     rows: int
@@ -40,14 +40,14 @@ class Footer:
 
 @dataclass(frozen=True)
 class SizeClass(Result):
-    """Count the files of a class of sizes.
+    """Number of files in a class of sizes.
 
     Attributes
     ----------
     from_bytes, to_bytes
-        The least size, and the first beyond the class; null where there is no bound.
+        Inclusive minimum and exclusive maximum size; null where there is no bound.
     files, bytes
-        How many files, and their bytes together.
+        Number of files, and their total bytes.
     """
 
     from_bytes: int
@@ -58,12 +58,12 @@ class SizeClass(Result):
 
 @dataclass(frozen=True)
 class LayoutSummary(Result):
-    """Tell the sizes of files, as they are known when a job has written them.
+    """Sizes of files, from their metadata when a job has written them.
 
     Attributes
     ----------
     files, bytes
-        How many files, and their bytes together.
+        Number of files, and their total bytes.
     small_file_ratio
         Share of the files that are small.
     small_than
@@ -80,30 +80,34 @@ class LayoutSummary(Result):
 
     @staticmethod
     def of_sizes(sizes: Iterable[int], small_than: int) -> LayoutSummary:
-        """Return the summary of files of some sizes."""
-        known = list(sizes)
-        return LayoutSummary(len(known), sum(known), _small_ratio(known, small_than), small_than, _histogram(known))
+        """Return the summary of files of these sizes."""
+        all_sizes = list(sizes)
+        return LayoutSummary(
+            len(all_sizes), sum(all_sizes), _small_ratio(all_sizes, small_than), small_than, _histogram(all_sizes)
+        )
 
     @staticmethod
     def from_dict(values: Mapping[str, Any] | None) -> LayoutSummary | None:
-        """Return the summary that ``to_dict`` turned into plain values."""
+        """Return the summary from the plain values of ``to_dict``."""
         if values is None:
             return None
-        return LayoutSummary(**{**values, "histogram": tuple(SizeClass(**each) for each in values["histogram"])})
+        return LayoutSummary(
+            **{**values, "histogram": tuple(SizeClass(**size_class) for size_class in values["histogram"])}
+        )
 
 
 @dataclass(frozen=True)
 class PartitionLayout(Result):
-    """Describe one partition.
+    """Layout of one partition.
 
     Attributes
     ----------
     partition
         The value of each partition column; null is the null partition.
     files, bytes, rows
-        What it holds; rows are null if they are not known.
+        Its contents; rows are null if their number is unknown.
     small_files
-        Files below the size that counts as small.
+        Files below the small-file size.
     """
 
     partition: dict[str, str | None]
@@ -115,16 +119,16 @@ class PartitionLayout(Result):
 
 @dataclass(frozen=True)
 class ColumnLayout(Result):
-    """Describe what a column takes in all files that tell.
+    """Size of a column in all files that record it.
 
     Attributes
     ----------
     name
-        The column, nested ones as one.
+        The name of the column; a nested column is one column.
     bytes, uncompressed_bytes
-        Bytes as stored, and before the codec.
+        Stored bytes, and bytes before compression.
     bytes_per_row
-        Stored bytes a row.
+        Stored bytes per row.
     """
 
     name: str
@@ -135,36 +139,36 @@ class ColumnLayout(Result):
 
 @dataclass(frozen=True)
 class LayoutReport(Result):
-    """Describe how a dataset lies in files.
+    """Layout of a dataset in files.
 
     Attributes
     ----------
     path
-        The folder as given.
+        The folder, as passed.
     files, bytes, rows
-        Live files, their size, and their rows; null if some file does not tell its rows.
+        Live files, their size, and their rows; rows are null if a file does not record them.
     small_file_ratio
         Share of the files that are small.
     small_than
         Bytes below which a file is small.
     median_file_bytes
-        Half of the files are smaller.
+        Median size of a file.
     formats
         Files by format.
     row_groups
         Row groups and stripes of the files whose footers were read; null if none was.
     row_groups_per_file, rows_per_file, bytes_per_row
-        Means; null where they are not known.
+        Means; null if unknown.
     compression_ratio
-        Bytes of all columns before the codec by stored bytes; null if no footer tells.
+        Ratio of uncompressed to stored bytes of all columns; null if no footer records them.
     skew
-        Bytes of the largest partition by those of the median one; null unless there are several.
+        Ratio of the bytes of the largest partition to those of the median one; null unless there are several.
     histogram
         Files by size.
     partitions
-        Each partition, the largest first; a dataset that is not partitioned has none.
+        All partitions, the largest first; empty if the dataset is not partitioned.
     columns
-        Each column, the largest first.
+        All columns, the largest first.
     seconds, cpu_seconds
         Wall time, and user + system seconds of this process.
     """
@@ -200,7 +204,7 @@ class _Partition:
 
 
 class LayoutCounter:
-    """Count files one by one, in memory that grows with partitions and columns, and by eight bytes a file.
+    """Counter of files, whose memory grows with partitions and columns, and by eight bytes per file.
 
     Parameters
     ----------
@@ -221,7 +225,7 @@ class LayoutCounter:
         self, size_bytes: int, file_format: str, partition: Mapping[str, str | None], rows: int | None,
         footer: Footer | None,
     ) -> None:  # fmt: skip
-        """Count a file; its footer, where there is one, tells its rows."""
+        """Count a file; the rows of its footer, if there is one, take precedence."""
         if footer is not None:
             rows = footer.rows
             self._footers += 1
@@ -232,25 +236,25 @@ class LayoutCounter:
                 sums[1] += plain
                 sums[2] += footer.rows
         self._sizes.append(size_bytes)
-        self._rows = _added(self._rows, rows)
+        self._rows = _sum(self._rows, rows)
         self._formats[file_format] += 1
         if partition:
-            found = self._partitions.setdefault(tuple(partition.items()), _Partition(dict(partition)))
-            found.files += 1
-            found.bytes += size_bytes
-            found.small_files += size_bytes < self._small_than
-            found.rows = _added(found.rows, rows)
+            totals = self._partitions.setdefault(tuple(partition.items()), _Partition(dict(partition)))
+            totals.files += 1
+            totals.bytes += size_bytes
+            totals.small_files += size_bytes < self._small_than
+            totals.rows = _sum(totals.rows, rows)
 
     def report(self, path: str, seconds: float, cpu_seconds: float) -> LayoutReport:
-        """Return the report of all files that were counted."""
+        """Return the report of all counted files."""
         sizes = sorted(self._sizes)
-        files, whole = len(sizes), sum(sizes)
+        files, total_bytes = len(sizes), sum(sizes)
         stored = sum(sums[0] for sums in self._columns.values())
         plain = sum(sums[1] for sums in self._columns.values())
         return LayoutReport(
             path=path,
             files=files,
-            bytes=whole,
+            bytes=total_bytes,
             rows=self._rows,
             small_file_ratio=_small_ratio(sizes, self._small_than),
             small_than=self._small_than,
@@ -259,24 +263,26 @@ class LayoutCounter:
             row_groups=self._groups if self._footers else None,
             row_groups_per_file=_ratio(self._groups, self._footers),
             rows_per_file=_ratio(self._rows, files),
-            bytes_per_row=None if self._rows is None else _ratio(whole, self._rows),
+            bytes_per_row=None if self._rows is None else _ratio(total_bytes, self._rows),
             compression_ratio=_ratio(plain, stored),
             skew=self._skew(),
             histogram=_histogram(sizes),
             partitions=tuple(
-                PartitionLayout(each.partition, each.files, each.bytes, each.rows, each.small_files)
-                for each in sorted(self._partitions.values(), key=lambda each: -each.bytes)
+                PartitionLayout(
+                    partition.partition, partition.files, partition.bytes, partition.rows, partition.small_files
+                )
+                for partition in sorted(self._partitions.values(), key=lambda partition: -partition.bytes)
             ),
             columns=tuple(
                 ColumnLayout(name, sums[0], sums[1], _ratio(sums[0], sums[2]) or 0.0)
-                for name, sums in sorted(self._columns.items(), key=lambda each: -each[1][0])
+                for name, sums in sorted(self._columns.items(), key=lambda item: -item[1][0])
             ),
             seconds=round(seconds, 3),
             cpu_seconds=round(cpu_seconds, 3),
         )
 
     def _skew(self) -> float | None:
-        sizes = [each.bytes for each in self._partitions.values()]
+        sizes = [partition.bytes for partition in self._partitions.values()]
         return _ratio(max(sizes), statistics.median(sizes)) if len(sizes) > 1 else None
 
 
@@ -284,7 +290,7 @@ def _small_ratio(sizes: Sequence[int], small_than: int) -> float:
     return round(sum(size < small_than for size in sizes) / len(sizes), 4) if sizes else 0.0
 
 
-def _added(total: int | None, count: int | None) -> int | None:
+def _sum(total: int | None, count: int | None) -> int | None:
     return None if total is None or count is None else total + count
 
 
@@ -293,25 +299,25 @@ def _ratio(count: float | None, by: float | None) -> float | None:
 
 
 def _histogram(sizes: Sequence[int]) -> tuple[SizeClass, ...]:
-    """Return the classes from the smallest to the largest file, empty ones between them included."""
+    """Return the classes from the smallest to the largest file, including empty ones between them."""
     files, sums = Counter[int](), Counter[int]()
     for size in sizes:
-        place = bisect_right(SIZE_BOUNDS_BYTES, size)
-        files[place] += 1
-        sums[place] += size
+        index = bisect_right(SIZE_BOUNDS_BYTES, size)
+        files[index] += 1
+        sums[index] += size
     bounds = (0, *SIZE_BOUNDS_BYTES, None)
     return tuple(
-        SizeClass(bounds[place] or 0, bounds[place + 1], files[place], sums[place])
-        for place in range(min(files, default=0), max(files, default=-1) + 1)
+        SizeClass(bounds[index] or 0, bounds[index + 1], files[index], sums[index])
+        for index in range(min(files, default=0), max(files, default=-1) + 1)
     )
 
 
-def class_text(given: SizeClass) -> str:
-    """Return the bounds of a class of sizes."""
-    least = f"{given.from_bytes // _MIB:,}"
-    return f"≥ {least} MiB" if given.to_bytes is None else f"{least}–{given.to_bytes // _MIB:,} MiB"
+def class_text(size_class: SizeClass) -> str:
+    """Return the bounds of a class of sizes, as text."""
+    least = f"{size_class.from_bytes // _MIB:,}"
+    return f"≥ {least} MiB" if size_class.to_bytes is None else f"{least}–{size_class.to_bytes // _MIB:,} MiB"
 
 
-def partition_text(given: PartitionLayout) -> str:
+def partition_text(layout: PartitionLayout) -> str:
     """Return a partition as name=value pairs."""
-    return ", ".join(f"{name}={'null' if value is None else value}" for name, value in given.partition.items())
+    return ", ".join(f"{name}={'null' if value is None else value}" for name, value in layout.partition.items())

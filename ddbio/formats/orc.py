@@ -1,4 +1,4 @@
-"""ORC: write a file stripe by stripe, and read its stripes. ORC keeps no field metadata."""
+"""Writer and reader of ORC, stripe by stripe. ORC does not store field metadata."""
 
 from __future__ import annotations
 
@@ -35,64 +35,66 @@ _CODECS: dict[Compression, Literal["UNCOMPRESSED", "ZLIB", "SNAPPY", "LZ4", "ZST
     "lz4": "LZ4",
     "none": "UNCOMPRESSED",
 }
-# A stripe is held until it is full: so many make a file, so that its size is known well enough.
+# A stripe is buffered until it is full; a file has this number of them, so that its size is known well enough.
 _STRIPES = 8
-_STRIPE_BYTES, _LEAST_STRIPE_BYTES = 64 * 1024 * 1024, 64 * 1024
-_PIECE_BYTES, _LEAST_PIECE_BYTES = 2 * 1024 * 1024, 128 * 1024
-# Before a stripe is written, its size is told by that of so many bytes of rows, unless they are a small part of a file.
+_STRIPE_BYTES, _MIN_STRIPE_BYTES = 64 * 1024 * 1024, 64 * 1024
+_PIECE_BYTES, _MIN_PIECE_BYTES = 2 * 1024 * 1024, 128 * 1024
+# Before the first stripe is written, its size is estimated from this number of bytes of rows, unless the rows are a
+# small part of a file.
 _SAMPLE_BYTES = 1024 * 1024
 _SMALL_RATIO = 1 / 4
-# What stands before the first stripe.
+# Bytes before the first stripe.
 _MAGIC_BYTES = 3
-# A damaged file may keep the reader busy for ever; a whole one is read at many megabytes a second.
+# A damaged file may keep the reader busy forever; an intact one is read at many megabytes per second.
 _LIMIT_SECONDS = 30.0
 _LIMIT_BYTES_PER_SECOND = 1_000_000
 
 
 class OrcFileWriter:
-    """Write one ORC file into a sink, and count the bytes: those of an unfinished stripe are estimated.
+    """Writer of one ORC file into a sink, which counts the bytes; those of an unfinished stripe are estimated.
 
-    An error of the sink is kept until the library has returned: it would end the process within its destructors.
+    An error of the sink is kept until the library has returned: it would end the process within the library's
+    destructors.
     """
 
     def __init__(self, sink: Sink, schema: pa.Schema, options: WriterOptions) -> None:
         self._sink = sink
-        self._schema = pa.schema([each.with_type(orc_type(each.type)) for each in schema])
+        self._schema = pa.schema([field.with_type(orc_type(field.type)) for field in schema])
         self.closed = False
         self._failed: BaseException | None = None
         self._rows = 0
         self._written_bytes = self._arrow_bytes = 0
-        # Stored bytes of a byte of Arrow.
+        # Stored bytes per byte of Arrow.
         self._ratio = options.ratio
         self._options = options
-        self._piece_bytes = max(_LEAST_PIECE_BYTES, min(_PIECE_BYTES, options.target_file_bytes // 64))
+        self._piece_bytes = max(_MIN_PIECE_BYTES, min(_PIECE_BYTES, options.target_file_bytes // 64))
         handle: Any = self
         self._writer: Any = pyarrow.orc.ORCWriter(
             pa.PythonFile(handle, mode="w"),
             compression=_CODECS[options.compression],
             batch_size=BATCH_ROWS,
-            stripe_size=min(_STRIPE_BYTES, max(_LEAST_STRIPE_BYTES, options.target_file_bytes // _STRIPES)),
+            stripe_size=min(_STRIPE_BYTES, max(_MIN_STRIPE_BYTES, options.target_file_bytes // _STRIPES)),
         )
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes of the finished stripes, and about those of the stripe that is held."""
+        """Return the bytes of the finished stripes, plus the estimated bytes of the buffered stripe."""
         return max(self._written_bytes, int((self._ratio or 1.0) * self._arrow_bytes))
 
     def write(self, data: Buffer, /) -> int:
-        """Pass the writer's bytes on to the sink, unless it has failed."""
+        """Pass the writer's bytes to the sink, unless it has failed."""
         if self._failed is None:
             try:
                 self._sink.write(data)
             except BaseException as error:  # noqa: BLE001 - an interruption must not pass through the library either
                 self._failed = error
-        taken = memoryview(data).nbytes
-        self._written_bytes += taken
-        return taken
+        size = memoryview(data).nbytes
+        self._written_bytes += size
+        return size
 
     @contextlib.contextmanager
     def _raising(self) -> Iterator[None]:
-        """Raise the sink's error after a call of the library, rather than what the library makes of it."""
+        """Raise the sink's error after a call of the library, instead of the library's own error."""
         try:
             yield
         finally:
@@ -101,11 +103,11 @@ class OrcFileWriter:
                 raise failed
 
     def flush(self) -> None:
-        """Do nothing: the sink has its own pace."""
+        """Do nothing: the sink flushes itself."""
 
     def write_group(self, table: pa.Table) -> None:
-        """Write a table's rows, some at a time, so that it shows when a stripe is finished."""
-        # pyarrow 25 takes longer the more batches it makes of the rows that it is given at once.
+        """Write a table's rows in small steps, which shows when a stripe is finished."""
+        # pyarrow 25 becomes slower with the number of batches that it makes of the rows of one call.
         step = max(1, min(BATCH_ROWS, table.num_rows * self._piece_bytes // max(1, table.nbytes)))
         for start in range(0, table.num_rows, step):
             self._write(table.slice(start, step))
@@ -120,17 +122,17 @@ class OrcFileWriter:
         self._rows += table.num_rows
         self._arrow_bytes += table.nbytes
         if self._written_bytes - before > _MAGIC_BYTES:
-            # The rows are one batch, and a stripe ends with a batch.
+            # The rows are one batch, and stripes end at the end of a batch.
             self._ratio = self._written_bytes / self._arrow_bytes
 
     def _cast(self, table: pa.Table) -> pa.Table:
         try:
             return _unsliced(table).cast(self._schema)
         except pa.ArrowInvalid as error:
-            raise EncodeError(f"ORC has no form for a value: {error}: choose another format", 0, "", "orc") from None
+            raise EncodeError(f"ORC cannot store a value: {error}: choose another format", 0, "", "orc") from None
 
     def _ratio_of(self, table: pa.Table) -> float:
-        """Return the stored bytes of a byte of Arrow, by writing the first rows to memory."""
+        """Return the stored bytes per byte of Arrow, by writing the first rows to memory."""
         rows = table.slice(0, max(1, table.num_rows * _SAMPLE_BYTES // max(1, table.nbytes)))
         out = pa.BufferOutputStream()
         with pyarrow.orc.ORCWriter(out, compression=_CODECS[self._options.compression]) as writer:
@@ -141,17 +143,17 @@ class OrcFileWriter:
         """Write the footer, and return the staged file."""
         with self._raising():
             if not self._rows:
-                # The writer learns its columns from rows: without any it would leave no file of ORC.
+                # The writer learns its columns from rows: without any, it would not write a valid ORC file.
                 self._writer.write(self._schema.empty_table())
             self._writer.close()
-        # It keeps its buffers, and holds this object, which nobody would notice.
+        # The writer keeps its buffers and a reference to this object, and no error would reveal it.
         self._writer = None
         return self._sink.finish(self._rows)
 
     def abort(self) -> None:
         """Discard the file."""
         self._sink.abort()
-        # The aborted sink swallows the footer; a writer that failed half-way may refuse to write one.
+        # The aborted sink discards the footer; a writer that failed half-way may refuse to write one.
         if self._writer is not None:
             with contextlib.suppress(pa.ArrowException, OSError):
                 self._writer.close()
@@ -160,21 +162,21 @@ class OrcFileWriter:
 
 def _unsliced(table: pa.Table) -> pa.Table:
     """Return the table with copies of its nested columns: pyarrow 25 writes the first rows of slices of structs."""
-    for place, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         if field.type.num_fields:
-            chunks: Any = table.column(place).chunks
-            whole = pa.concat_arrays([*chunks, chunks[0].slice(0, 0)]) if chunks else pa.array([], field.type)
-            table = table.set_column(place, field, whole)
+            chunks: Any = table.column(index).chunks
+            copied = pa.concat_arrays([*chunks, chunks[0].slice(0, 0)]) if chunks else pa.array([], field.type)
+            table = table.set_column(index, field, copied)
     return table
 
 
 class OrcReader(FileReader):
-    """Read one ORC file by its stripes, in a child process.
+    """Reader of one ORC file by its stripes, in a child process.
 
     Parameters
     ----------
     limit_seconds
-        Processor time that a file may take to be opened, or a stripe to be read; a second more for each megabyte.
+        Limit of processor time for opening the file, and for reading a stripe; one more second for each megabyte.
     """
 
     def __init__(
@@ -186,16 +188,16 @@ class OrcReader(FileReader):
         self._opened = OrcProcess(RangeFile(store, entry), entry.path, entry.size_bytes, limit_seconds)
 
     def parts(self) -> Parts:
-        """Return the stripes, by the footer; it tells neither their bytes nor their rows."""
+        """Return the stripes; the footer has neither their bytes nor their rows."""
         check_rows(self._size_bytes, self._opened.rows)
         count = self._opened.stripes
         sizes = (self._size_bytes // max(1, count),) * count
         return Parts(sizes, self._opened.rows, (0, *[None] * (count - 1))[:count])
 
     def schema(self) -> pa.Schema:
-        """Return the Arrow schema; with DynamoDB's types if the columns are declared."""
-        found = self._opened.schema
-        return found if self._declared is None else restore_batch(_no_rows(found), self._declared).schema
+        """Return the Arrow schema, with DynamoDB's types if the columns are declared."""
+        schema = self._opened.schema
+        return schema if self._declared is None else restore_batch(_no_rows(schema), self._declared).schema
 
     def read(self, part: int, _: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one stripe, as it was written."""
@@ -203,7 +205,7 @@ class OrcReader(FileReader):
             yield batch if self._declared is None else restore_batch(batch, self._declared)
 
     def sample(self, rows: int) -> Sample | None:
-        """Return the first rows of the first stripe, which is read whole."""
+        """Return the first rows of the first stripe, which is read completely."""
         if not self._opened.stripes:
             return None
         return next((Sample(batch.slice(0, rows), None) for batch in self.read(0, BATCH_ROWS)), None)
@@ -224,33 +226,33 @@ _TAIL_BYTES = 16 * 1024
 _HEADER_BYTES = 3
 _FOOTER_LENGTH, _COMPRESSION, _BLOCK_BYTES = 1, 2, 3
 _TYPES, _KIND = 4, 1
-# The length of a block has 23 bits; a writer that names none has this.
-_MOST_BLOCK_BYTES, _USUAL_BLOCK_BYTES = 1 << 23, 256 * 1024
-_MOST_BITS = 63
+# The length of a block has 23 bits; a writer that does not record the block size uses this one.
+_MAX_BLOCK_BYTES, _DEFAULT_BLOCK_BYTES = 1 << 23, 256 * 1024
+_MAX_BITS = 63
 _NONE, _ZLIB, _SNAPPY, _LZ4, _ZSTD = 0, 1, 2, 4, 5
 
 
 def unwritable_type(store: ObjectStore, entry: StoredObject) -> str:
-    """Return a type of a column that Arrow would write as another, or nothing; also if the footer cannot be read.
+    """Return a column type that Arrow would write as another one; an empty text if none, or if the footer is damaged.
 
     Raises
     ------
     NotFoundError
-        If the file is gone.
+        If the file does not exist any more.
     """
     tail = _tail(store, entry, _TAIL_BYTES)
     try:
         end = len(tail) - 1 - tail[-1]
-        told = dict(_fields(tail[end:-1]))
-        length = told[_FOOTER_LENGTH]
+        postscript = dict(_fields(tail[end:-1]))
+        length = postscript[_FOOTER_LENGTH]
         if length > end:
             tail = _tail(store, entry, length + len(tail) - end)
             end = length
-        block_bytes = min(told.get(_BLOCK_BYTES) or _USUAL_BLOCK_BYTES, _MOST_BLOCK_BYTES)
-        footer = _decompressed(tail[end - length : end], told.get(_COMPRESSION, 0), block_bytes)
+        block_bytes = min(postscript.get(_BLOCK_BYTES) or _DEFAULT_BLOCK_BYTES, _MAX_BLOCK_BYTES)
+        footer = _decompress(tail[end - length : end], postscript.get(_COMPRESSION, 0), block_bytes)
         kinds = {dict(_fields(value)).get(_KIND, 0) for field, value in _fields(footer) if field == _TYPES}
     except (IndexError, KeyError, TypeError, ValueError, zlib.error, pa.ArrowException, OSError, DecodeError):
-        # Whoever reads its rows says what is wrong with it.
+        # Reading the rows raises the specific error.
         return ""
     return ", ".join(name for kind, name in _UNWRITABLE.items() if kind in kinds)
 
@@ -270,7 +272,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
             value, at = _number(data, at)
             yield key >> 3, value
             continue
-        if wire == 2:  # noqa: PLR2004 - of so many bytes
+        if wire == 2:  # noqa: PLR2004 - a value with a length
             length, at = _number(data, at)
         else:
             length = {1: 8, 5: 4}[wire]
@@ -279,33 +281,33 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    found = shift = 0
+    number = shift = 0
     while True:
         byte = data[at]
         at += 1
-        found |= (byte & 0x7F) << shift
+        number |= (byte & 0x7F) << shift
         if byte < 0x80:  # noqa: PLR2004 - the last byte
-            return found, at
+            return number, at
         shift += 7
-        if shift > _MOST_BITS:
+        if shift > _MAX_BITS:
             raise ValueError(shift)
 
 
-def _decompressed(data: bytes, codec: int, block_bytes: int) -> bytes:
+def _decompress(data: bytes, codec: int, block_bytes: int) -> bytes:
     if codec == _NONE:
         return data
-    found, at = bytearray(), 0
+    text, at = bytearray(), 0
     while at < len(data):
         header = int.from_bytes(data[at : at + _HEADER_BYTES], "little")
         at += _HEADER_BYTES
         chunk = data[at : at + (header >> 1)]
         at += header >> 1
-        found += chunk if header & 1 else _inflated(chunk, codec, block_bytes)
-        check_expansion(len(data), len(found), MOST_WHOLE_BYTES)
-    return bytes(found)
+        text += chunk if header & 1 else _decompress_block(chunk, codec, block_bytes)
+        check_expansion(len(data), len(text), MOST_WHOLE_BYTES)
+    return bytes(text)
 
 
-def _inflated(chunk: bytes, codec: int, block_bytes: int) -> bytes:
+def _decompress_block(chunk: bytes, codec: int, block_bytes: int) -> bytes:
     if codec == _ZLIB:
         return zlib.decompressobj(-15).decompress(chunk, block_bytes)
     if codec == _ZSTD:

@@ -1,8 +1,8 @@
-"""Read ORC files in child processes: a damaged file may crash pyarrow's reader, or keep it busy for ever.
+"""Reader of ORC files in child processes: a damaged file may crash pyarrow's reader, or keep it busy forever.
 
-A child asks its parent for ranges of the file and answers with record batches, so that it needs neither credentials nor
-the store. It is killed if one request takes too much processor time, and may take only so much memory as the size of
-the file explains. Children that work well are used again.
+A child asks its parent for ranges of the file and answers with record batches, so it needs neither credentials nor the
+store. It is killed if one request takes too much processor time, and its memory is limited in proportion to the size of
+the file. Children that finish a request normally are reused.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-# Kind of a message, and two numbers. A range is followed by its bytes, an answer or an error by its text.
+# Kind of a message, and two numbers. The bytes of a range, or the text of an answer or an error, follow.
 _HEADER = struct.Struct("<cqq")
 _OPEN, _STRIPE, _RANGE, _ANSWER, _ERROR = b"o", b"s", b"r", b"a", b"e"
-_MOST_IDLE = 4
-# A stripe is read at once, and few bytes may stand for many.
+_MAX_IDLE = 4
+# A stripe is read completely, and a few bytes may decompress to many.
 _MEMORY_BYTES, _MEMORY_RATIO = 4 << 30, 16
 
 
 class OrcProcess:
-    """Read one ORC file in a child process.
+    """One ORC file that a child process reads.
 
     Parameters
     ----------
     file
-        The file, opened to be read.
-    place
+        The file, opened for reading.
+    path
         Its name, for messages.
     size_bytes
         Its size.
     limit_seconds
-        Processor time that opening the file, or reading a stripe, may take.
+        Limit of processor time for opening the file, and for reading a stripe.
     """
 
-    def __init__(self, file: io.RawIOBase, place: str, size_bytes: int, limit_seconds: float) -> None:
-        self._file, self._place, self._limit_seconds = file, place, limit_seconds
+    def __init__(self, file: io.RawIOBase, path: str, size_bytes: int, limit_seconds: float) -> None:
+        self._file, self._path, self._limit_seconds = file, path, limit_seconds
         self._child: subprocess.Popen[bytes] | None = _take_child()
         facts = json.loads(self._ask(_OPEN, size_bytes))
         self.stripes: int = facts["stripes"]
@@ -68,22 +68,22 @@ class OrcProcess:
         Raises
         ------
         DecodeError
-            If the reader finds the file damaged, crashes, or takes too long.
+            If the reader reports damage, crashes, or takes too long.
         """
-        from ddbio.items.arrow_input import checked_batches  # noqa: PLC0415 - no child needs what it imports
+        from ddbio.items.arrow_input import checked_batches  # noqa: PLC0415 - no child needs its imports
 
         yield from checked_batches(pa.ipc.open_stream(self._ask(_STRIPE, number)))
 
     def __del__(self) -> None:
-        """Give the child back."""
+        """Return the child to the pool."""
         child = getattr(self, "_child", None)
         if child is not None:
-            _give_back(child)
+            _return_to_pool(child)
 
     def _ask(self, kind: bytes, number: int) -> bytes:
         child, self._child = self._child, None
         if child is None:
-            raise DecodeError(f"{self._place}: its ORC reader has ended: open the file again", uri=self._place)
+            raise DecodeError(f"{self._path}: its ORC reader has ended: open the file again", uri=self._path)
         try:
             answer = self._answer(child, kind, number)
         except DdbioError:
@@ -92,8 +92,8 @@ class OrcProcess:
         except _ReportedError as error:
             self._child = child
             advice = ": write the column as text, or the rows as Parquet" if "nanosecond" in str(error) else ""
-            what = f"{self._place} cannot be read as its name says: {error}{advice}"
-            raise DecodeError(what, uri=self._place) from None
+            what = f"{self._path} cannot be read in the format of its name: {error}{advice}"
+            raise DecodeError(what, uri=self._path) from None
         except (EOFError, BrokenPipeError):
             status = child.wait()
             _end(child)
@@ -110,14 +110,14 @@ class OrcProcess:
         failed: DdbioError | None = None
         _send(requests, kind, number, int(1e6 * self._limit_seconds))
         while True:
-            found, first, second = _HEADER.unpack(_read(answers, _HEADER.size))
-            if found == _RANGE:
+            reply_kind, first, second = _HEADER.unpack(_read(answers, _HEADER.size))
+            if reply_kind == _RANGE:
                 data = b""
                 try:
                     self._file.seek(first)
                     data = self._file.read(second) or b""
                 except DdbioError as error:
-                    # The child finds that the file ends there, and lives on.
+                    # The child sees the end of the file, and keeps running.
                     failed = error
                 _send(requests, _ANSWER, len(data), 0, data)
                 continue
@@ -126,9 +126,10 @@ class OrcProcess:
                 try:
                     raise failed
                 finally:
-                    # Garbage in a cycle ends in any order: the child's pipes might be closed before it is given back.
+                    # A garbage cycle is freed in any order: the child's pipes might be closed before it returns to the
+                    # pool.
                     del failed
-            if found == _ERROR:
+            if reply_kind == _ERROR:
                 raise _ReportedError(text.decode())
             return text
 
@@ -139,18 +140,18 @@ class OrcProcess:
         elif status < 0:
             how = f"crashed ({signal.Signals(-status).name})"
         return DecodeError(
-            f"{self._place} cannot be read as its name says: the ORC reader {how}, so the file is damaged",
-            uri=self._place,
+            f"{self._path} cannot be read in the format of its name: the ORC reader {how}, so the file is damaged",
+            uri=self._path,
         )
 
 
 class _ReportedError(Exception):
-    """Carry the text of an error that the reader raised."""
+    """Error that the reader raised in the child, as text."""
 
 
 _idle: dict[int, deque[subprocess.Popen[bytes]]] = {}
-# A reader that is garbage in a cycle must not take its child with it: the child's pipes would be closed before it is
-# given back.
+# A reader in a garbage cycle must not take its child with it: the child's pipes would be closed before it returns to
+# the pool.
 _in_use: set[subprocess.Popen[bytes]] = set()
 
 
@@ -161,7 +162,7 @@ def _take_child() -> subprocess.Popen[bytes]:
 
 
 def _idle_child() -> subprocess.Popen[bytes] | None:
-    # Children of the process that this one was forked from are not its own.
+    # The children of a process that was forked belong to the parent process.
     idle = _idle.setdefault(os.getpid(), deque())
     with contextlib.suppress(IndexError):
         while True:
@@ -178,9 +179,9 @@ def _new_child() -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env)  # noqa: S603
 
 
-def _give_back(child: subprocess.Popen[bytes]) -> None:
+def _return_to_pool(child: subprocess.Popen[bytes]) -> None:
     idle = _idle.get(os.getpid())
-    if idle is not None and len(idle) < _MOST_IDLE and not sys.is_finalizing():
+    if idle is not None and len(idle) < _MAX_IDLE and not sys.is_finalizing():
         _in_use.discard(child)
         idle.append(child)
     else:
@@ -217,7 +218,7 @@ def _read(pipe: IO[bytes], size: int) -> bytes:
 
 
 class _ParentFile(io.RawIOBase):
-    """Read the parent's file from the child."""
+    """The parent's file, as the child reads it."""
 
     def __init__(self, size_bytes: int) -> None:
         self._size_bytes, self._at = size_bytes, 0
@@ -239,11 +240,11 @@ class _ParentFile(io.RawIOBase):
         return self._at
 
     def read(self, size: int | None = -1, /) -> bytes:
-        left = max(0, self._size_bytes - self._at)
-        wanted = left if size is None or size < 0 else min(size, left)
-        if not wanted:
+        remaining = max(0, self._size_bytes - self._at)
+        requested = remaining if size is None or size < 0 else min(size, remaining)
+        if not requested:
             return b""
-        _send(sys.stdout.buffer, _RANGE, self._at, wanted)
+        _send(sys.stdout.buffer, _RANGE, self._at, requested)
         _, length, _ = _HEADER.unpack(_read(sys.stdin.buffer, _HEADER.size))
         data = _read(sys.stdin.buffer, length)
         self._at += length
@@ -256,7 +257,7 @@ def _serve() -> None:
     limits = resource.getrlimit(resource.RLIMIT_AS)
     while header := sys.stdin.buffer.read(_HEADER.size):
         kind, number, microseconds = _HEADER.unpack(header)
-        # Its signal ends this process even in the midst of a loop of the reader.
+        # The timer's signal ends this process even inside a loop of the reader.
         signal.setitimer(signal.ITIMER_PROF, microseconds / 1e6)
         try:
             if kind == _OPEN:
@@ -268,7 +269,7 @@ def _serve() -> None:
                 answer = _as_stream(opened.read_stripe(number))
         except EOFError:
             return
-        except Exception as error:  # noqa: BLE001 - whatever the reader says of the file
+        except Exception as error:  # noqa: BLE001 - any error of the reader about the file
             text = str(error).encode(errors="replace")
             _send(sys.stdout.buffer, _ERROR, len(text), 0, text)
         else:
@@ -279,10 +280,10 @@ def _serve() -> None:
 
 def _limit_memory(size_bytes: int, limits: tuple[int, int]) -> None:
     most, hard = limits
-    wanted = _MEMORY_BYTES + _MEMORY_RATIO * size_bytes
+    limit = _MEMORY_BYTES + _MEMORY_RATIO * size_bytes
     # Not every system has such a limit.
     with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_AS, (wanted if most == resource.RLIM_INFINITY else min(most, wanted), hard))
+        resource.setrlimit(resource.RLIMIT_AS, (limit if most == resource.RLIM_INFINITY else min(most, limit), hard))
 
 
 def _as_stream(rows: pa.RecordBatch | pa.Table) -> Any:

@@ -1,7 +1,8 @@
-"""Write Parquet again with the types that it has: find out how, and compare what the footers of both say of values.
+"""Stored types of Parquet: how to write rows with the same types again, and a comparison of the facts in footers.
 
-The statistics of a footer are those of the program that wrote the file: they show a value that Arrow reads wrongly,
-which reading the new file with Arrow again would not.
+The statistics of a footer come from the program that wrote the file. They reveal a value that Arrow reads wrongly,
+which
+reading the new file with Arrow again would not.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ from ddbio.formats.parquet_input import is_in_old_calendar
 
 _NUMBERS = {"INT32", "INT64", "FLOAT", "DOUBLE", "BOOLEAN"}
 _UINT64 = (1 << 64) - 1
-# These say no more than the stored type.
+# These add nothing to the stored type.
 _SIGNED = ({"Type": "Int", "bitWidth": 32, "isSigned": True}, {"Type": "Int", "bitWidth": 64, "isSigned": True})
 
 
 @dataclass(frozen=True)
 class StoredTypes:
-    """Say how rows are written so that their columns have the types in Parquet that they had.
+    """Options that write rows with the Parquet types that their columns had.
 
     Attributes
     ----------
     options
-        Those of ``pyarrow.parquet.ParquetWriter``.
+        Options of ``pyarrow.parquet.ParquetWriter``.
     is_in_old_calendar
-        Whether the file's metadata says that old dates are those of the Julian calendar.
+        Whether the file's metadata marks old dates as those of the Julian calendar.
     unwritable
-        Why Arrow does not write the same types; empty if it does.
+        The reason why Arrow does not write the same types; empty if it does.
     """
 
     options: tuple[tuple[str, bool], ...] = ()
@@ -44,11 +45,11 @@ class StoredTypes:
 
 
 AS_ARROW = StoredTypes()
-"""Arrow's own choice."""
+"""Arrow's default types."""
 
 
 def stored_types(opened: pq.ParquetFile) -> StoredTypes:
-    """Return how the rows of an open file are written with the same types."""
+    """Return the options that write the rows of an open file with the same types."""
     leaves = tuple(_leaves(opened))
     options, unwritable = _written_as(leaves, opened.schema_arrow.serialize().to_pybytes())
     return StoredTypes(options, is_in_old_calendar(opened.metadata.metadata), unwritable)
@@ -69,40 +70,40 @@ class _Leaf(NamedTuple):
 
 def _leaves(opened: pq.ParquetFile) -> list[_Leaf]:
     schema: Any = opened.schema
-    columns = (schema.column(place) for place in range(len(schema)))
+    columns = (schema.column(index) for index in range(len(schema)))
     return [
         _Leaf(
-            *(each.path, each.physical_type, _meaning(each), each.length),
-            (each.max_definition_level, each.max_repetition_level),
+            *(column.path, column.physical_type, _meaning(column), column.length),
+            (column.max_definition_level, column.max_repetition_level),
         )
-        for each in columns
+        for column in columns
     ]
 
 
 def _meaning(column: Any) -> str:
-    told = json.loads(column.logical_type.to_json())
-    kept = {name: value for name, value in told.items() if not name.endswith("converted_type")}
-    if kept in _SIGNED or kept["Type"] == "None":
+    logical_type = json.loads(column.logical_type.to_json())
+    properties = {name: value for name, value in logical_type.items() if not name.endswith("converted_type")}
+    if properties in _SIGNED or properties["Type"] == "None":
         return ""
-    return " ".join(f"{value}" if name == "Type" else f"{name}={value}" for name, value in kept.items())
+    return " ".join(f"{value}" if name == "Type" else f"{name}={value}" for name, value in properties.items())
 
 
 @functools.lru_cache(maxsize=64)
 def _written_as(leaves: tuple[_Leaf, ...], schema: bytes) -> tuple[tuple[tuple[str, bool], ...], str]:
-    """Return the options by which Arrow writes a schema as these leaves, and why it does not."""
-    asked = {
-        "use_deprecated_int96_timestamps": any(each.stored == "INT96" for each in leaves),
-        "store_decimal_as_integer": any(_is_whole_decimal(each) for each in leaves),
+    """Return the options that make Arrow write a schema as these leaves, and the reason if it cannot."""
+    needed = {
+        "use_deprecated_int96_timestamps": any(leaf.stored == "INT96" for leaf in leaves),
+        "store_decimal_as_integer": any(_is_whole_decimal(leaf) for leaf in leaves),
         "write_time_adjusted_to_utc": any(
-            each.meaning.startswith("Time ") and "isAdjustedToUTC=True" in each.meaning for each in leaves
+            leaf.meaning.startswith("Time ") and "isAdjustedToUTC=True" in leaf.meaning for leaf in leaves
         ),
     }
-    options = {name: True for name, is_needed in asked.items() if is_needed}
+    options = {name: True for name, is_needed in needed.items() if is_needed}
     sink: Any = io.BytesIO()
     try:
         pq.ParquetWriter(sink, pa.ipc.read_schema(pa.py_buffer(schema)), **options).close()  # type: ignore[arg-type]
     except (pa.ArrowException, TypeError) as error:
-        # An older Arrow has not all of these options.
+        # An older Arrow lacks some of these options.
         return (), f"Arrow does not write its types: {error}"
     written = _leaves(pq.ParquetFile(sink))
     if len(written) != len(leaves):
@@ -119,22 +120,22 @@ def _is_whole_decimal(leaf: _Leaf) -> bool:
 
 @dataclass
 class FooterFacts:
-    """Sum up what footers say of columns that are not repeated."""
+    """Totals of the facts in footers about columns that are not repeated."""
 
     _valid: dict[str, int | None] = field(default_factory=dict)
     _least: dict[str, Any] = field(default_factory=dict)
     _greatest: dict[str, Any] = field(default_factory=dict)
 
     def add(self, footer: pq.FileMetaData) -> None:
-        """Add a file, of the types of those before."""
+        """Add a file with the same types as the previous ones."""
         schema: Any = footer.schema
-        columns = [schema.column(place) for place in range(footer.num_columns)]
-        flat = [place for place, column in enumerate(columns) if not column.max_repetition_level]
+        columns = [schema.column(index) for index in range(footer.num_columns)]
+        flat = [index for index, column in enumerate(columns) if not column.max_repetition_level]
         for group in range(footer.num_row_groups):
             chunks = footer.row_group(group)
-            # Writers say nothing of a row group without rows.
-            for place in flat if chunks.num_rows else ():
-                self._add(columns[place], chunks.column(place))
+            # Writers record no statistics for a row group without rows.
+            for index in flat if chunks.num_rows else ():
+                self._add(columns[index], chunks.column(index))
 
     def _add(self, column: Any, chunk: Any) -> None:
         path, statistics = column.path, chunk.statistics
@@ -154,7 +155,7 @@ class FooterFacts:
         self._greatest[path] = _both(self._greatest.get(path, ends[1]), ends[1], max)
 
     def difference(self, other: FooterFacts) -> str:
-        """Return the first fact that differs, or nothing; what one of them does not know is no difference."""
+        """Return the first fact that differs, or an empty text; a fact that one of them lacks is not a difference."""
         facts = (
             ("values", self._valid, other._valid),
             ("as the least value", self._least, other._least),
@@ -162,12 +163,12 @@ class FooterFacts:
         )
         for what, mine, theirs in facts:
             for path, value in mine.items():
-                found = theirs.get(path, 0 if what == "values" else None)
-                if None not in {value, found} and value != found:
-                    return f"column {path} has {value} {what}, and then {found}"
+                other_value = theirs.get(path, 0 if what == "values" else None)
+                if None not in {value, other_value} and value != other_value:
+                    return f"column {path} has {value} {what}, and then {other_value}"
         return ""
 
 
-def _both(known: Any, added: Any, join: Any) -> Any:
-    """Return two facts as one, or None if one of them is not known."""
-    return None if known is None or added is None else join(known, added)
+def _both(first: Any, added: Any, join: Any) -> Any:
+    """Return two facts as one, or None if one of them is unknown."""
+    return None if first is None or added is None else join(first, added)

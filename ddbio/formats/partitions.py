@@ -1,4 +1,4 @@
-"""Partition rows by columns and by parts of times, and name the folders of partitions as Hive and Spark do."""
+"""Partitions of rows by columns and by parts of times, and the names of their folders as in Hive and Spark."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     Codes: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
-"""What folders say for null; an empty text has no folder of its own and goes there as well."""
+"""Folder value for null; an empty text has no folder name either, and is stored in this folder, too."""
 # https://hive.apache.org/docs/latest/user/configuration-properties/ - hive.exec.default.partition.name
 
-NOT_A_TIME = "no time: its partition is null"
-NO_FOLDER = "no folder can say it: its partition is null"
-"""Kinds of misfits: values that are no time, and text that is empty or the name of the null partition."""
+NOT_A_TIME = "not a time: its partition is null"
+NO_FOLDER = "not valid as a folder's name: its partition is null"
+"""Kinds of misfits: values that are not times, and text that is empty or equals the name of the null partition."""
 
-# What Hive and Spark escape; NUL, which no path can hold, is escaped as well, and their readers understand it.
+# The characters that Hive and Spark escape; also NUL, which paths cannot contain. Their readers decode it.
 # https://github.com/apache/spark/blob/master/sql/catalyst/src/main/scala/org/apache/spark/sql/catalyst/catalog/ExternalCatalogUtils.scala
 _ESCAPED = re.compile(r"[\x00-\x1f\"#%'*/:=?\\\x7f{\[\]^]")
 # File systems limit a folder's name to 255 bytes.
-_MOST_FOLDER_BYTES = 255
+_MAX_FOLDER_BYTES = 255
 _PART = re.compile(rf"({'|'.join(PARTS)})\((.+)\)(?:\s+as\s+(\S+))?", re.IGNORECASE)
-# Above this many combinations of values it is cheaper to sort the codes than to count them.
+# Above this number of combinations of values, sorting the codes is cheaper than counting them.
 _DENSE = 1 << 20
 
 
 def escape(text: str) -> str:
-    """Return a name or a value as a folder's name says it."""
+    """Return a name or a value, escaped for a folder's name."""
     return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
@@ -60,10 +60,10 @@ def folder_of(partition: Mapping[str, str | None]) -> str:
     """
     names = [f"{escape(name)}={escape(value) if value else NULL_FOLDER}" for name, value in partition.items()]
     for name in names:
-        if len(name.encode()) > _MOST_FOLDER_BYTES:
+        if len(name.encode()) > _MAX_FOLDER_BYTES:
             raise TargetError(
                 f"a partition's folder cannot be called {name[:40]}…, which takes {len(name.encode())} bytes of "
-                f"at most {_MOST_FOLDER_BYTES}: partition by another column",
+                f"at most {_MAX_FOLDER_BYTES}: partition by another column",
                 name,
             )
     return "".join(f"{name}/" for name in names)
@@ -71,14 +71,14 @@ def folder_of(partition: Mapping[str, str | None]) -> str:
 
 @dataclass(frozen=True)
 class PartitionColumn:
-    """A column of the folders: an attribute's value, or a part of the time that it says.
+    """A column of the folders: an attribute's value, or a part of it as a time.
 
     Attributes
     ----------
     name
-        What the folders call it.
+        The name in the folders.
     attribute
-        The attribute that it is made of.
+        The attribute with the value.
     part
         ``year``, ``month``, ``day`` or ``hour``; None for the value itself.
     """
@@ -89,20 +89,20 @@ class PartitionColumn:
 
     @property
     def text(self) -> str:
-        """Return the column as ``partition_by`` takes it."""
+        """Return the column in the syntax of ``partition_by``."""
         return self.attribute if self.part is None else f"{self.part}({self.attribute})"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Partitioning:
-    """Say by which columns rows are partitioned, and what their files hold.
+    """Columns by which rows are partitioned, and the columns of the files.
 
     Attributes
     ----------
     time_unit, time_zone
-        How numbers and text are read as times, and the zone whose years, months, days and hours are taken.
+        Unit of numbers and text that are read as times, and time zone of the years, months, days and hours.
     keep_columns
-        Whether the files hold the columns that the folders say, too.
+        Whether the files also have the columns of the folders.
     """
 
     columns: tuple[PartitionColumn, ...]
@@ -111,28 +111,28 @@ class Partitioning:
     keep_columns: bool = False
 
     def file_schema(self, schema: pa.Schema) -> pa.Schema:
-        """Return the columns of the files: those that the folders do not say."""
+        """Return the columns of the files: those that are not in the folders."""
         if self.keep_columns:
             return schema
-        said = {column.attribute for column in self.columns if column.part is None}
-        return pa.schema([field for field in schema if name_of_field(field) not in said])
+        folder_attributes = {column.attribute for column in self.columns if column.part is None}
+        return pa.schema([field for field in schema if name_of_field(field) not in folder_attributes])
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return the columns as a manifest says them; ``in_files`` is whether the files have the attribute, too."""
+        """Return the columns for a manifest; ``in_files`` is whether the files have the attribute, too."""
         return [
             {
-                "name": each.name,
-                "attribute": each.attribute,
-                "part": each.part,
-                "in_files": self.keep_columns or each.part is not None,
+                "name": column.name,
+                "attribute": column.attribute,
+                "part": column.part,
+                "in_files": self.keep_columns or column.part is not None,
             }
-            for each in self.columns
+            for column in self.columns
         ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionBy:
-    """Say what rows are to be partitioned by, before their columns are known.
+    """Request to partition rows, before their columns are known.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ def partitioning_of(by: PartitionBy, schema: pa.Schema) -> Partitioning:
     Raises
     ------
     OptionError
-        If there is no such attribute, its values have no text, or two columns would have one name.
+        If there is no such attribute, its values cannot be text, or two columns would have the same name.
     """
     fields = {name_of_field(field): field for field in schema}
     columns, owners = list[PartitionColumn](), {fold(field.name): "a column" for field in schema}
@@ -174,7 +174,7 @@ def partitioning_of(by: PartitionBy, schema: pa.Schema) -> Partitioning:
             )
         owners[fold(name)] = text
         columns.append(PartitionColumn(name, attribute, part))
-    if len({each.name for each in columns}) != len(columns):
+    if len({column.name for column in columns}) != len(columns):
         raise OptionError("partition_by names a column twice")
     return Partitioning(
         columns=tuple(columns), time_unit=by.time_unit, time_zone=by.time_zone, keep_columns=by.keep_columns
@@ -184,8 +184,8 @@ def partitioning_of(by: PartitionBy, schema: pa.Schema) -> Partitioning:
 def _require_field(attribute: str, fields: Mapping[str, pa.Field[Any]]) -> pa.Field[Any]:
     if attribute not in fields:
         raise OptionError(
-            f"partition_by: there is no column for {attribute!r}: mend the name, raise sample_items, or give a schema "
-            "that has it"
+            f"partition_by: there is no column for {attribute!r}: correct the name, raise sample_items, or give a "
+            "schema that has it"
         )
     return fields[attribute]
 
@@ -212,7 +212,7 @@ def _require_time(attribute: str, fields: Mapping[str, pa.Field[Any]]) -> None:
     kind, tag = field.type, (field.metadata or {}).get(DDB_TYPE, b"S")
     is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
     if not (is_text(kind) or is_number(kind) or is_time) or tag in {b"JSON", b"RESCUE"}:
-        raise OptionError(f"partition_by: values of {attribute!r} ({kind}) are no times: give text, numbers or times")
+        raise OptionError(f"partition_by: values of {attribute!r} ({kind}) are not times: give text, numbers or times")
 
 
 @dataclass(frozen=True)
@@ -224,9 +224,9 @@ class PartitionedRows:
     rows
         The columns of the files.
     partitions
-        The value of each partition's columns, in the order of the rows.
+        The values of each partition's columns, in the order of the rows.
     counts
-        How many rows each partition has.
+        Number of rows of each partition.
     """
 
     rows: pa.RecordBatch
@@ -235,21 +235,21 @@ class PartitionedRows:
 
 
 class Partitioner:
-    """Sort batches by partition; count what has no partition of its own."""
+    """Sorter of batches by partition, which counts the values without their own partition."""
 
     is_even = False
 
     def __init__(self, partitioning: Partitioning, schema: pa.Schema) -> None:
         self._partitioning = partitioning
         self.names = tuple(column.name for column in partitioning.columns)
-        places = {name_of_field(field): place for place, field in enumerate(schema)}
-        self._places = [places[column.attribute] for column in partitioning.columns]
+        indices = {name_of_field(field): index for index, field in enumerate(schema)}
+        self._indices = [indices[column.attribute] for column in partitioning.columns]
         self.schema = partitioning.file_schema(schema)
-        kept = set(self.schema.names)
-        self._kept = [place for place, field in enumerate(schema) if field.name in kept]
+        file_columns = set(self.schema.names)
+        self._file_indices = [index for index, field in enumerate(schema) if field.name in file_columns]
         self.log = MisfitLog()
-        # Values that neither folder nor file would say, of the batch at hand.
-        self._unsaid: list[tuple[str, str, Codes]] = []
+        # Values of the current batch that neither a folder nor a file can store.
+        self._unstored: list[tuple[str, str, Codes]] = []
 
     def sort_block(self, batches: Sequence[pa.RecordBatch]) -> Iterator[PartitionedRows]:
         """Yield the rows of some batches by partition, as :meth:`sort` returns them."""
@@ -259,7 +259,7 @@ class Partitioner:
     def sort(self, batch: pa.RecordBatch) -> PartitionedRows:
         """Return the rows of a batch by partition; rows of one partition keep their order."""
         codes, values = self._codes(batch)
-        rows = self._rescued(batch.select(self._kept))
+        rows = self._rescued(batch.select(self._file_indices))
         if len(values) > 1:
             narrow: Any = codes.astype(np.uint16 if len(values) < 1 << 16 else np.int64)
             rows = take_rows(rows, np.argsort(narrow, kind="stable"))
@@ -269,49 +269,51 @@ class Partitioner:
     def _codes(self, batch: pa.RecordBatch) -> tuple[Codes, list[tuple[str | None, ...]]]:
         """Return the number of each row's partition, and the values of all partitions that occur."""
         combined = np.zeros(batch.num_rows, np.int64)
-        known: list[tuple[str | None, ...]] = [()]
-        for column, place in zip(self._partitioning.columns, self._places, strict=True):
-            codes, texts = self._column_codes(column, batch.schema.field(place), batch.column(place))
+        partitions: list[tuple[str | None, ...]] = [()]
+        for column, index in zip(self._partitioning.columns, self._indices, strict=True):
+            codes, texts = self._column_codes(column, batch.schema.field(index), batch.column(index))
             combined = combined * len(texts) + codes
-            if len(known) * len(texts) <= _DENSE:
-                present = np.flatnonzero(np.bincount(combined, minlength=len(known) * len(texts)))
-                numbers = np.zeros(len(known) * len(texts), np.int64)
+            if len(partitions) * len(texts) <= _DENSE:
+                present = np.flatnonzero(np.bincount(combined, minlength=len(partitions) * len(texts)))
+                numbers = np.zeros(len(partitions) * len(texts), np.int64)
                 numbers[present] = np.arange(len(present))
                 combined = numbers[combined]
             else:
                 present, combined = np.unique(combined, return_inverse=True)
-            known = [(*known[each // len(texts)], texts[each % len(texts)]) for each in present.tolist()]
-        return combined, known
+            partitions = [
+                (*partitions[number // len(texts)], texts[number % len(texts)]) for number in present.tolist()
+            ]
+        return combined, partitions
 
     def _column_codes(
         self, column: PartitionColumn, field: pa.Field[Any], values: pa.Array[Any]
     ) -> tuple[Codes, list[str | None]]:
         """Return a code for each row, and the text of each code; the last one is null."""
-        found: Any = values
+        column_values: Any = values
         if column.part is not None:
-            found = self._parts(column, field, values)
-        encoded = pc.dictionary_encode(found)
+            column_values = self._parts(column, field, values)
+        encoded = pc.dictionary_encode(column_values)
         texts = _texts(encoded.dictionary)
         codes = np.asarray(pc.fill_null(encoded.indices, len(texts))).astype(np.int64)
-        unsaid = [place for place, text in enumerate(texts) if text in {"", NULL_FOLDER}]
-        for place in unsaid:
-            count = int(np.count_nonzero(codes == place))
-            self.log.add_texts(column.attribute, NO_FOLDER, compact_json({"S": texts[place]}), count)
+        unstored = [code for code, text in enumerate(texts) if text in {"", NULL_FOLDER}]
+        for code in unstored:
+            count = int(np.count_nonzero(codes == code))
+            self.log.add_texts(column.attribute, NO_FOLDER, compact_json({"S": texts[code]}), count)
             if column.part is None and not self._partitioning.keep_columns:
-                self._unsaid.append((column.attribute, str(texts[place]), np.flatnonzero(codes == place)))
-            codes[codes == place] = len(texts)
+                self._unstored.append((column.attribute, str(texts[code]), np.flatnonzero(codes == code)))
+            codes[codes == code] = len(texts)
         return codes, [*texts, None]
 
     def _rescued(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Put values that no folder can say into the rescue column, if the rows have one."""
-        unsaid, self._unsaid = self._unsaid, []
-        if not unsaid or RESCUE_NAME not in rows.schema.names:
+        """Store values that cannot be folder names in the rescue column, if the rows have one."""
+        unstored, self._unstored = self._unstored, []
+        if not unstored or RESCUE_NAME not in rows.schema.names:
             return rows
         texts = rows.column(RESCUE_NAME).to_pylist()
-        for attribute, value, places in unsaid:
-            for place in places.tolist():
-                rescued = parse_json((texts[place] or "{}").encode())
-                texts[place] = rescue_text({**rescued, attribute: {"S": value}})
+        for attribute, value, rows_of_value in unstored:
+            for row in rows_of_value.tolist():
+                rescued = parse_json((texts[row] or "{}").encode())
+                texts[row] = rescue_text({**rescued, attribute: {"S": value}})
         number = rows.schema.get_field_index(RESCUE_NAME)
         return rows.set_column(number, rows.schema.field(number), pa.array(texts, rows.schema.field(number).type))
 
@@ -320,16 +322,16 @@ class Partitioner:
         options = self._partitioning
         times = local_times(values, options.time_unit, options.time_zone, text_is_iso=not is_number_text)
         if lost := times.null_count - values.null_count:
-            place = pc.index(pc.and_(pc.is_null(times), pc.is_valid(values)), value=True).as_py()
+            row = pc.index(pc.and_(pc.is_null(times), pc.is_valid(values)), value=True).as_py()
             tag = "N" if is_number_text or is_number(field.type) else "S"
-            self.log.add_texts(column.text, NOT_A_TIME, compact_json({tag: str(values[place].as_py())}), lost)
+            self.log.add_texts(column.text, NOT_A_TIME, compact_json({tag: str(values[row].as_py())}), lost)
         return PARTS[str(column.part)](times)
 
 
 def _texts(values: pa.Array[Any]) -> list[str | None]:
-    """Return distinct values as text, numbers without the digits that only their column's scale adds."""
+    """Return distinct values as text; decimals without the digits that only the scale of their column adds."""
     if is_decimal(values.type):
-        return [_plain(each) for each in values.to_pylist() if each is not None]
+        return [_plain(value) for value in values.to_pylist() if value is not None]
     return [*pc.cast(values, pa.string()).to_pylist()]
 
 

@@ -1,4 +1,4 @@
-"""The file formats that ddbio knows, by name and by the names of files."""
+"""Registry of the supported file formats, by their names and by the names of files."""
 
 from __future__ import annotations
 
@@ -23,88 +23,90 @@ if TYPE_CHECKING:
     from ddbio.storage.staged import StoredObject
 
 FORMATS: dict[str, FileFormat] = {
-    each.name: each for each in (PARQUET, ORC, AVRO, JSON, DYNAMODB_JSON, CSV, ARROW, LAKE_ROWS)
+    file_format.name: file_format for file_format in (PARQUET, ORC, AVRO, JSON, DYNAMODB_JSON, CSV, ARROW, LAKE_ROWS)
 }
 
-INPUT_FORMATS = tuple(each.name for each in FORMATS.values() if each.endings)
-"""The names of the formats that files are read in."""
+INPUT_FORMATS = tuple(file_format.name for file_format in FORMATS.values() if file_format.endings)
+"""Names of the formats that can be read."""
 
-ENDINGS: dict[str, FileFormat] = {ending: each for each in FORMATS.values() for ending in each.endings}
+ENDINGS: dict[str, FileFormat] = {
+    ending: file_format for file_format in FORMATS.values() for ending in file_format.endings
+}
 
-# What the files of AWS and Spark are named that hold no rows.
-# A folder of a partition may begin with an underscore, as its column may.
+# Files of AWS and Spark with such names have no rows.
+# A folder of a partition may start with an underscore, as its column may.
 _NO_ROWS = re.compile(r"(?:^|/)(?:_(?![^/=]*=[^/]*/)|\.|manifest-)")
 
 
-# How the names of compressed text end, behind the ending of the format.
-_PACKED = re.compile(r"\.(?:gz|zst|bz2)$")
+# Endings of the names of compressed text, after the ending of the format.
+_COMPRESSED = re.compile(r"\.(?:gz|zst|bz2)$")
 
 MAGIC_BYTES = 8
-"""A format is found out by so many bytes at the beginning and at the end of a file."""
+"""Number of bytes at the start and at the end of a file by which its format is detected."""
 
 
 def format_of(file: str | StoredObject) -> FileFormat | None:
-    """Return the format of a file as it was stated or found out, else by its name, or None.
+    """Return the format of a file: the stated or detected one, else by its name, or None.
 
-    Text may be compressed as a whole, and be named so.
+    Text may be compressed as a whole, and have such a name.
     """
     if not isinstance(file, str):
         if file.format is not None:
             return FORMATS[file.format]
         file = file.path
     name = file.lower()
-    found = ENDINGS.get(_ending(name))
-    if found is None:
-        found = ENDINGS.get(_ending(_PACKED.sub("", name)))
-        return None if found is None or found.is_splittable else found
-    return found
+    file_format = ENDINGS.get(_ending(name))
+    if file_format is None:
+        file_format = ENDINGS.get(_ending(_COMPRESSED.sub("", name)))
+        return None if file_format is None or file_format.is_splittable else file_format
+    return file_format
 
 
 def format_of_bytes(head: bytes, tail: bytes | None) -> str | None:
-    """Return the name of the format that a file's first and last bytes tell; None if it is text, or anything else.
+    """Return the name of the format by a file's first and last bytes; None if it is text or an unknown format.
 
     Parameters
     ----------
     tail
-        None takes the first bytes for enough.
+        The last bytes; None to check only the first bytes.
     """
-    for each in FORMATS.values():
-        if each.magic and head.startswith(each.magic):
-            is_told = tail is None or each.magic_end is None or each.magic_end.search(tail)
-            return each.name if is_told else None
+    for file_format in FORMATS.values():
+        if file_format.magic and head.startswith(file_format.magic):
+            has_end = tail is None or file_format.magic_end is None or file_format.magic_end.search(tail)
+            return file_format.name if has_end else None
     return None
 
 
 def is_hidden(path: str) -> bool:
-    """Return whether a name says that a file is no data: it, or a folder in its path, begins with ``_`` or ``.``."""
+    """Return whether a name marks a file as no data: it, or a folder in its path, starts with ``_`` or ``.``."""
     return _NO_ROWS.search(path) is not None
 
 
 def is_row_file(path: str) -> bool:
-    """Return whether a file of that name holds rows that can be read."""
+    """Return whether a file of that name has rows that can be read."""
     return not is_hidden(path) and format_of(path) is not None
 
 
 def is_splittable(file: str | StoredObject) -> bool:
-    """Return whether a file is read by parts, and others whole."""
-    found = format_of(file)
-    return found is not None and found.is_splittable
+    """Return whether a file is read by parts; other files are read completely."""
+    file_format = format_of(file)
+    return file_format is not None and file_format.is_splittable
 
 
 def is_text(file: str | StoredObject) -> bool:
-    """Return whether a file is text, of which some megabytes are held at a time."""
-    found = format_of(file)
-    return found is not None and found.text_rows is not None
+    """Return whether a file is text, which is read a few megabytes at a time."""
+    file_format = format_of(file)
+    return file_format is not None and file_format.text_rows is not None
 
 
 def names_columns(file: str | StoredObject) -> bool:
-    """Return whether the beginning or the footer of a file names the columns of all its rows."""
-    found = format_of(file)
-    return found is None or found.text_rows is None or found.text_rows.has_header
+    """Return whether the start or the footer of a file has the column names of all its rows."""
+    file_format = format_of(file)
+    return file_format is None or file_format.text_rows is None or file_format.text_rows.has_header
 
 
-def holds_dynamodb_json(path: str) -> bool:
-    """Return whether a file is named as ddbio names those of DynamoDB JSON, which tell the types of their values."""
+def is_dynamodb_json_file(path: str) -> bool:
+    """Return whether a file has a name of ddbio's DynamoDB JSON, which stores the types of values."""
     return DYNAMODB_JSON.wrote(path)
 
 
@@ -113,9 +115,10 @@ def _ending(name: str) -> str:
 
 
 def file_row_bytes(rows: pa.Table, file_format: str, compression: Compression | None) -> float:
-    """Return about how many bytes a row takes in a file of many, by writing some to memory; 0 if there are no rows.
+    """Return the estimated bytes per row in a large file, by writing some rows to memory; 0 if there are no rows.
 
-    What every file has once, such as its schema, is not counted. Values that repeat far off make real files smaller.
+    Bytes that every file has once, such as its schema, are not counted. Values that repeat far apart make real files
+    smaller.
     """
     chosen = FORMATS[file_format]
     if not rows.num_rows or chosen.open_writer is None:
@@ -128,5 +131,5 @@ def file_row_bytes(rows: pa.Table, file_format: str, compression: Compression | 
         if table.num_rows:
             writer.write_group(table)
         sizes_bytes.append(writer.finish().size_bytes)
-    whole, empty = sizes_bytes
-    return max(1.0, whole - empty) / rows.num_rows
+    with_rows, empty = sizes_bytes
+    return max(1.0, with_rows - empty) / rows.num_rows

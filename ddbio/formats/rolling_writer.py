@@ -1,4 +1,4 @@
-"""Stage a task's record batches as files of one target size, in any format that ddbio writes."""
+"""Writer of a task's record batches to files of one target size, in any format that ddbio writes."""
 
 from __future__ import annotations
 
@@ -28,54 +28,55 @@ if TYPE_CHECKING:
     from ddbio.storage.object_store import Sink, SinkMaker
     from ddbio.storage.staged import FileNaming, StagedFile
 
-# Longer values would make a manifest large, and no reader skips files by so much text.
-_MOST_BYTES = 256
+# Longer values would make manifests large, and readers do not need longer text to skip files.
+_MAX_VALUE_BYTES = 256
 _CUT_CHARACTERS = 128
 _LAST_CHARACTER = "\U0010ffff"
 
 
 class FileStatistics:
-    """Gather the statistics of some columns of one file.
+    """Statistics of some columns of one file.
 
     Parameters
     ----------
     schema
         Schema of the rows.
     attributes
-        The attributes whose columns are looked at; those without a column are passed over.
+        The attributes whose columns have statistics; attributes without a column are ignored.
     columns
-        Columns by their own names, of a lake table. Their long texts are cut to a lower and an upper bound.
+        Columns of a lake table, by their own names. Their long texts are cut to a lower and an upper bound.
     """
 
     def __init__(self, schema: pa.Schema, attributes: Iterable[str] = (), columns: Iterable[str] = ()) -> None:
-        wanted, self._columns = set(attributes), frozenset(columns)
-        self._places = [
-            place
-            for place, field in enumerate(schema)
-            if field.name in self._columns or (field.name != RESCUE_NAME and name_of_field(field) in wanted)
+        selected, self._columns = set(attributes), frozenset(columns)
+        self._indices = [
+            index
+            for index, field in enumerate(schema)
+            if field.name in self._columns or (field.name != RESCUE_NAME and name_of_field(field) in selected)
         ]
-        self._fields = [schema.field(place) for place in self._places]
-        self._nulls = [0] * len(self._places)
-        self._ends: list[pa.Array[Any] | None] = [None] * len(self._places)
+        self._fields = [schema.field(index) for index in self._indices]
+        self._nulls = [0] * len(self._indices)
+        self._ends: list[pa.Array[Any] | None] = [None] * len(self._indices)
 
     def add(self, table: pa.Table) -> None:
-        """Count the rows of a table in."""
-        for number, place in enumerate(self._places):
-            column = table.column(place)
+        """Add the rows of a table."""
+        for number, index in enumerate(self._indices):
+            column = table.column(index)
             self._nulls[number] += column.null_count
             if _is_ordered(self._fields[number]) and column.null_count < len(column):
-                found: Any = pc.min_max(column)
-                ends = [pa.repeat(found[name], 1) for name in ("min", "max")]
-                known = self._ends[number]
-                self._ends[number] = pa.concat_arrays([*([] if known is None else [known]), *ends])
+                range_of_table: Any = pc.min_max(column)
+                ends = [pa.repeat(range_of_table[name], 1) for name in ("min", "max")]
+                previous = self._ends[number]
+                self._ends[number] = pa.concat_arrays([*([] if previous is None else [previous]), *ends])
 
     def to_dict(self) -> dict[str, dict[str, Any]] | None:
-        """Return ``nulls``, ``min`` and ``max`` by attribute, or by column; None if no column was looked at.
+        """Return ``nulls``, ``min`` and ``max`` by attribute, or by column; None if no column has statistics.
 
-        ``min`` and ``max`` are null if all values are, if the column has no order, such as numbers held as text, or if
+        ``min`` and ``max`` are null if all values are null, if the column has no order, such as numbers stored as text,
+        or if
         one of them is too long. Decimals are text, times ISO 8601, bytes base64.
         """
-        found = {}
+        statistics = {}
         for field, nulls, ends in zip(self._fields, self._nulls, self._ends, strict=True):
             least = greatest = None
             if ends is not None:
@@ -85,13 +86,13 @@ class FileStatistics:
                     least, greatest = _lower_bound(least), _upper_bound(greatest)
                 else:
                     least, greatest = _plain(least), _plain(greatest)
-            known = least is not None and greatest is not None
-            found[field.name if field.name in self._columns else name_of_field(field)] = {
+            has_bounds = least is not None and greatest is not None
+            statistics[field.name if field.name in self._columns else name_of_field(field)] = {
                 "nulls": nulls,
-                "min": least if known else None,
-                "max": greatest if known else None,
+                "min": least if has_bounds else None,
+                "max": greatest if has_bounds else None,
             }
-        return found or None
+        return statistics or None
 
 
 def _lower_bound(text: str) -> str:
@@ -99,7 +100,7 @@ def _lower_bound(text: str) -> str:
 
 
 def _upper_bound(text: str) -> str:
-    """Return a short text that is not less than a text in the order of code points, which is that of UTF-8."""
+    """Return a short text that is not less than ``text`` in the order of code points, which is that of UTF-8."""
     end = _CUT_CHARACTERS
     while text[end : end + 1] == _LAST_CHARACTER:
         end += 1
@@ -109,7 +110,7 @@ def _upper_bound(text: str) -> str:
 def _is_ordered(field: pa.Field[Any]) -> bool:
     kind = field.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        # As text 10 comes before 9.
+        # As text, 10 comes before 9.
         return (field.metadata or {}).get(DDB_TYPE, b"S") == b"S"
     return (
         pa.types.is_integer(kind)
@@ -123,11 +124,11 @@ def _is_ordered(field: pa.Field[Any]) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON holds it, or None if it cannot or should not."""
+    """Return a value that JSON can store, or None if it cannot or should not."""
     if isinstance(value, str):
-        return value if len(value.encode()) <= _MOST_BYTES else None
+        return value if len(value.encode()) <= _MAX_VALUE_BYTES else None
     if isinstance(value, bytes):
-        return base64.b64encode(value).decode() if len(value) <= _MOST_BYTES else None
+        return base64.b64encode(value).decode() if len(value) <= _MAX_VALUE_BYTES else None
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, (datetime, date, time)):
@@ -137,34 +138,34 @@ def _plain(value: Any) -> Any:
     return value
 
 
-# Large enough for Spark and Athena to skip and read in long ranges, small enough to hold beside the pages of a scan.
+# Large enough for Spark and Athena to skip and to read in long ranges, small enough for memory next to a scan's pages.
 _ROW_GROUP_BYTES = 32 * 1024 * 1024
 _ROW_GROUP_ROWS = 1_000_000
-# A file this close to its target is closed: the rest would be a tiny row group.
+# A file this close to its target is closed: a further row group would be tiny.
 _CLOSE_RATIO = 0.95
 _TEXT_RATIO = 4.0
 NO_PARTITION: Mapping[str, str | None] = MappingProxyType({})
-"""Files that lie in no folder of a partition."""
+"""Partition of files that are not in a partition's folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileOptions:
-    """Say how files are written.
+    """Options of writing files.
 
     Attributes
     ----------
     compression
-        Codec of every page; its name is part of the file's extension. None is the format's own choice.
+        Codec of every page; its name is part of the file's extension. None is the format's default.
     target_file_bytes
-        Size of a file on the target; only the last one of a task may be much smaller.
+        Size of a file on the target; only the last file of a task may be much smaller.
     format
-        Name of a format in ``registry.py`` that is written.
+        Name of a format in ``registry.py`` that can be written.
     statistics
-        Attributes whose nulls, least and greatest value are noted for each file.
+        Attributes whose number of nulls, minimum and maximum are recorded for each file.
     column_statistics
         The same for columns of a lake table, by their own names.
     dictionaries, stored_types
-        As of :class:`ddbio.formats.file_format.WriterOptions`; the dictionaries are decided for each file by None.
+        As of :class:`ddbio.formats.file_format.WriterOptions`; with None, dictionaries are chosen for each file.
     """
 
     compression: Compression | None = None
@@ -177,20 +178,20 @@ class FileOptions:
 
 
 class RollingWriter:
-    """Stage one task's rows as files close to the target size; hold one row group in memory.
+    """Writer of one task's rows to files close to the target size, with one row group in memory.
 
     Parameters
     ----------
     store
-        Where the files are staged.
+        Store where the files are staged.
     naming
         Names of this attempt of this task.
     schema
-        Schema of every batch; Parquet keeps its metadata, fields' included.
+        Schema of every batch; Parquet stores its metadata and that of its fields.
     options
         Size and compression.
     partition
-        Column and value of each folder that the files lie in.
+        Column and value of each folder that contains the files.
     """
 
     def __init__(
@@ -210,32 +211,34 @@ class RollingWriter:
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
         self._gathered_rows = 0
-        # Bytes in the file per byte of Arrow, of the last file so far. At first as if nothing were saved; text may take
-        # several times as many, which the first rows then show.
+        # Bytes in the file per byte of Arrow, of the latest file. The first value assumes no compression; text may take
+        # several times the bytes, which the first rows then show.
         self.ratio = 1.0 if self._format.is_splittable else _TEXT_RATIO
         self._file_arrow_bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take a batch's rows; write a row group when there are enough.
+        """Write a batch's rows; a row group is written when it is full.
 
         Raises
         ------
         TargetError, EndpointError, ServiceError, AccessDeniedError
-            If the store refuses bytes; call ``abort`` then.
+            If the store refuses bytes; then call ``abort``.
         """
-        rest: pa.RecordBatch | None = batch if batch.num_rows else None
-        while rest is not None:
-            size_bytes = rest.nbytes
-            row_bytes = max(1.0, size_bytes / rest.num_rows)
+        remaining: pa.RecordBatch | None = batch if batch.num_rows else None
+        while remaining is not None:
+            size_bytes = remaining.nbytes
+            row_bytes = max(1.0, size_bytes / remaining.num_rows)
             fitting_rows = min(
                 math.ceil((self._group_bytes() - self._gathered_bytes) / row_bytes),
                 _ROW_GROUP_ROWS - self._gathered_rows,
             )
-            rows = max(1, min(fitting_rows, rest.num_rows))
-            # What fits as a whole, as most batches do, is neither cut nor measured again.
-            taken, rest = (rest, None) if rows == rest.num_rows else (rest.slice(0, rows), rest.slice(rows))
-            self._gathered.append(taken)
-            self._gathered_bytes += size_bytes if rest is None else taken.nbytes
+            rows = max(1, min(fitting_rows, remaining.num_rows))
+            # A batch that fits completely, as most do, is neither cut nor measured again.
+            part, remaining = (
+                (remaining, None) if rows == remaining.num_rows else (remaining.slice(0, rows), remaining.slice(rows))
+            )
+            self._gathered.append(part)
+            self._gathered_bytes += size_bytes if remaining is None else part.nbytes
             self._gathered_rows += rows
             if self._gathered_bytes >= self._group_bytes() or self._gathered_rows >= _ROW_GROUP_ROWS:
                 self._write_group()
@@ -246,7 +249,7 @@ class RollingWriter:
         Parameters
         ----------
         keep_empty
-            Stage a file without rows if there was no row, so that readers find the columns.
+            Stage a file without rows if there was no row, so that readers get the columns.
         """
         self._write_group()
         if keep_empty and self._file is None and not self._staged:
@@ -255,7 +258,7 @@ class RollingWriter:
         return self._staged
 
     def close_files(self) -> list[StagedFile]:
-        """Stage all rows so far, even if that makes a small file; return the files that were staged until now."""
+        """Stage all rows written until now, even in a small file; return all files staged until now."""
         self._write_group()
         self._close_file()
         return list(self._staged)
@@ -265,9 +268,9 @@ class RollingWriter:
         """Return whether rows were written to a file that is not full yet."""
         return self._file is not None
 
-    def settle(self, least_bytes: float = math.inf) -> list[pa.RecordBatch]:
-        """Write the gathered rows to the open file, or a new one if they are so many bytes; else return them."""
-        if self._file is not None or self._gathered_bytes >= least_bytes:
+    def settle(self, min_bytes: float = math.inf) -> list[pa.RecordBatch]:
+        """Write the gathered rows if a file is open, or if they have at least ``min_bytes``; else return them."""
+        if self._file is not None or self._gathered_bytes >= min_bytes:
             self._write_group()
             return []
         gathered = self._gathered
@@ -275,13 +278,13 @@ class RollingWriter:
         return gathered
 
     def abort(self) -> None:
-        """Discard the open file; the job's abort discards the finished ones."""
+        """Discard the open file; the job's abort discards the finished files."""
         if self._file:
             self._file.abort()
             self._file = None
 
     def _group_bytes(self) -> float:
-        """Return the Arrow bytes after which the open row group is full, or the file with it."""
+        """Return the Arrow bytes at which the open row group, or the file with it, is full."""
         written = self._file.size_bytes if self._file else 0
         return min(_ROW_GROUP_BYTES, (self._options.target_file_bytes - written) / self.ratio)
 

@@ -1,4 +1,4 @@
-"""Read the rows of files of any format as record batches, part by part, under errors that name the file."""
+"""Reader of the rows of files of any format as record batches, part by part; its errors name the file."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StoredObject
 
-# As pyarrow reads Parquet by default: for whole files that are read once.
-_WHOLE_BATCH_ROWS = 65_536
+# The batch size of pyarrow's own Parquet reader: for complete files that are read once.
+_FILE_BATCH_ROWS = 65_536
 _NO_OPTIONS = ReadOptions()
 # A request for a footer to S3 takes some tens of milliseconds, mostly waiting.
-_FOOTERS_AT_ONCE = 32
-_FOOTERS_AHEAD = 8 * _FOOTERS_AT_ONCE
+_FOOTER_CONCURRENCY = 32
+_FOOTERS_AHEAD = 8 * _FOOTER_CONCURRENCY
 
 
 class RowFiles:
-    """Read files of one store. Use one per thread, and read the parts of a file in a row: it is opened once.
+    """Reader of files of one store. Use one per thread, and read the parts of a file in sequence: it is opened once.
 
     Parameters
     ----------
     options
-        How text is understood.
+        Rules for the interpretation of text.
     texts
-        What was found out of files of text by reading them once.
+        Columns and row positions of text files that were determined by reading them once.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class RowFiles:
         Raises
         ------
         DecodeError
-            If the bytes are not of the format that the name tells, or the name tells none.
+            If the bytes do not have the format of the file's name, or the name has no known format.
         """
-        with _naming(entry.path):
+        with _named_errors(entry.path):
             return self.open(entry).parts()
 
     def read(
@@ -77,38 +77,38 @@ class RowFiles:
         batch_rows: int = BATCH_ROWS,
         schema: pa.Schema | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one part; all batches of a file have one schema, but for text that is split.
+        """Yield the rows of one part. All batches of a file have one schema, except those of split text.
 
         Parameters
         ----------
         batch_rows
-            Rows of a batch of Parquet; those of other formats are as large as they are read.
+            Rows of a batch of Parquet; batches of other formats have the size in which they are read.
         schema
-            The columns that were written, if they are known.
+            The columns that were written, if known.
 
         Raises
         ------
         DecodeError
-            If the bytes are not of the format that the name tells, or the name tells none.
+            If the bytes do not have the format of the file's name, or the name has no known format.
         """
-        with _naming(entry.path):
+        with _named_errors(entry.path):
             yield from self.open(entry, json_format, schema).read(part, batch_rows)
 
     def read_file(
         self, entry: StoredObject, batch_rows: int = BATCH_ROWS, schema: pa.Schema | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of all parts in order; ranges of a large file of text are read side by side on threads.
+        """Yield the rows of all parts in order; ranges of a large text file are read by several threads.
 
         Raises
         ------
         DecodeError
-            As ``read`` says.
+            If ``read`` raises it.
         """
-        found = format_of(entry)
-        with _naming(entry.path):
-            if found is not None and found.text_rows is not None and entry.size_bytes > PIECE_BYTES:
+        file_format = format_of(entry)
+        with _named_errors(entry.path):
+            if file_format is not None and file_format.text_rows is not None and entry.size_bytes > PIECE_BYTES:
                 options = replace(self._options, schema=schema)
-                ahead = TextAhead(checked(self._store, entry), entry, found, options, AHEAD_BYTES)
+                ahead = TextAhead(checked(self._store, entry), entry, file_format, options, AHEAD_BYTES)
                 if ahead.is_split:
                     yield from ahead.batches()
                     return
@@ -124,14 +124,14 @@ class RowFiles:
         json_format: JsonFormat = "auto",
         schema: pa.Schema | None = None,
     ) -> Iterator[pa.RecordBatch | RawItems]:
-        """Yield the rows of one part; those of DynamoDB JSON as raw items, in bounded memory however large the file.
+        """Yield the rows of one part; those of DynamoDB JSON as raw items, in bounded memory for a file of any size.
 
         Raises
         ------
         DecodeError
-            As ``read`` says.
+            If ``read`` raises it.
         """
-        with _naming(entry.path):
+        with _named_errors(entry.path):
             file = self.open(entry, json_format, schema)
             items = file.raw_items(part, reader)
             yield from file.read(part, BATCH_ROWS) if items is None else items
@@ -139,34 +139,34 @@ class RowFiles:
     def first_schema(
         self, entry: StoredObject, json_format: JsonFormat = "auto", schema: pa.Schema | None = None
     ) -> pa.Schema | None:
-        """Return the columns of a file, reading its footer or its beginning only; None if that does not show them.
+        """Return the columns of a file by its footer or its start alone; None if these do not show the columns.
 
         Raises
         ------
         DecodeError
-            If the bytes are not of the format that the name tells.
+            If the bytes do not have the format of the file's name.
         """
-        with _naming(entry.path):
+        with _named_errors(entry.path):
             return self.open(entry, json_format, schema).first_schema()
 
     def is_split_items(self, entry: StoredObject, json_format: JsonFormat = "auto") -> bool:
-        """Return whether a file is DynamoDB JSON that has parts."""
-        with _naming(entry.path):
+        """Return whether a file is DynamoDB JSON with several parts."""
+        with _named_errors(entry.path):
             return json_format != "plain" and self.open(entry, json_format).has_item_ranges
 
     def columns_of_text(self, entry: StoredObject, part: int, json_format: JsonFormat = "auto") -> pa.Schema | None:
-        """Return columns that hold all rows of a part of text, which are read for that; None if it has no rows.
+        """Return columns that fit all rows of a part of text, after reading the part; None if it has no rows.
 
         Raises
         ------
         DecodeError
-            If it is no such text.
+            If it is not such text.
         """
-        with _naming(entry.path):
+        with _named_errors(entry.path):
             return self.open(entry, json_format).columns(part)
 
     def row_lines(self, entry: StoredObject) -> RowLines | None:
-        """Return the lines of the rows that are read of a file of text, which grow as it is read; None for others."""
+        """Return the line numbers of the rows read from a text file, updated while reading; None for other files."""
         if self._opened is None or self._opened[0][0] != entry.path:
             return None
         return self._opened[1].row_lines
@@ -174,67 +174,67 @@ class RowFiles:
     def sample(
         self, entry: StoredObject, rows: int, json_format: JsonFormat = "auto", schema: pa.Schema | None = None
     ) -> Sample | None:
-        """Return the first rows of a file, reading little of it; None if that cannot be done.
+        """Return the first rows of a file after reading little of it; None if that is impossible.
 
         Raises
         ------
         DecodeError
-            If the bytes are not of the format that the name tells.
+            If the bytes do not have the format of the file's name.
         """
-        with _naming(entry.path):
+        with _named_errors(entry.path):
             return self.open(entry, json_format, schema).sample(rows)
 
     def open(
         self, entry: StoredObject, json_format: JsonFormat = "auto", schema: pa.Schema | None = None
     ) -> FileReader:
-        """Return the reader of a file; the last one is kept.
+        """Return the reader of a file; the last reader is kept open.
 
         Raises
         ------
         DecodeError
-            If the name tells no format.
+            If the name has no known format.
         """
-        found = format_of(entry)
-        if found is None:
+        file_format = format_of(entry)
+        if file_format is None:
             raise DecodeError(f"{entry.path} has no known format: name it {', '.join(ENDINGS)}", uri=entry.path)
-        asked = entry.path, "auto" if found.is_splittable else json_format, schema is not None
-        if self._opened is None or self._opened[0] != asked:
-            known = None if found.keeps_types else schema
+        request = entry.path, "auto" if file_format.is_splittable else json_format, schema is not None
+        if self._opened is None or self._opened[0] != request:
+            declared = None if file_format.keeps_types else schema
             text = self._texts.get(entry.path, TextLayout())
             options = replace(
-                self._options, json_format=json_format, schema=known, columns=text.columns, starts=text.starts
+                self._options, json_format=json_format, schema=declared, columns=text.columns, starts=text.starts
             )
-            self._opened = asked, found.open_reader(checked(self._store, entry), entry, options)
+            self._opened = request, file_format.open_reader(checked(self._store, entry), entry, options)
         return self._opened[1]
 
 
 class FooterReader:
-    """Read what files of one store say of themselves at their ends, from any number of threads."""
+    """Reader of the footers of files of one store, from any number of threads."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._columns: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def read(self, entry: StoredObject) -> Footer | None:
-        """Return a file's footer, read by one request where it is short; None if its format has none.
+        """Return a file's footer, with one request if it is short; None if its format has no footer.
 
         Raises
         ------
         DecodeError
-            If the bytes are not of the format that the name tells.
+            If the bytes do not have the format of the file's name.
         NotFoundError
-            If the file is gone.
+            If the file does not exist any more.
         """
-        found = format_of(entry)
-        if found is None or found.read_footer is None:
+        file_format = format_of(entry)
+        if file_format is None or file_format.read_footer is None:
             return None
-        with _naming(entry.path):
-            return found.read_footer(checked(self._store, entry), entry, self._columns)
+        with _named_errors(entry.path):
+            return file_format.read_footer(checked(self._store, entry), entry, self._columns)
 
     def read_ahead(self, entries: Iterable[StoredObject]) -> Iterator[Footer | None]:
-        """Yield the footers of files, in their order, while a bounded number of them is read ahead."""
+        """Yield the footers of files in order, while a bounded number of them is read ahead."""
         waiting: deque[Future[Footer | None]] = deque()
-        with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="ddbio-footer") as pool:
+        with ThreadPoolExecutor(_FOOTER_CONCURRENCY, thread_name_prefix="ddbio-footer") as pool:
             for entry in entries:
                 waiting.append(pool.submit(self.read, entry))
                 if len(waiting) == _FOOTERS_AHEAD:
@@ -244,18 +244,18 @@ class FooterReader:
 
 
 def unwritable_type(store: ObjectStore, entry: StoredObject) -> str:
-    """Return a type in a file that ddbio would write as another, or nothing.
+    """Return a type in a file that ddbio would write as another one, or an empty text.
 
     Raises
     ------
     DecodeError
-        If the bytes are not of the format that the name tells.
+        If the bytes do not have the format of the file's name.
     """
-    found = format_of(entry)
-    if found is None or found.unwritable_type is None:
+    file_format = format_of(entry)
+    if file_format is None or file_format.unwritable_type is None:
         return ""
-    with _naming(entry.path):
-        return found.unwritable_type(checked(store, entry), entry)
+    with _named_errors(entry.path):
+        return file_format.unwritable_type(checked(store, entry), entry)
 
 
 def read_schema(store: ObjectStore, path: str) -> pa.Schema:
@@ -266,9 +266,9 @@ def read_schema(store: ObjectStore, path: str) -> pa.Schema:
     NotFoundError
         If there is no such file.
     DecodeError
-        If it is not of the format that its name tells.
+        If the bytes do not have the format of the file's name.
     """
-    entry = next((each for each in store.list(path) if each.path == path), None)
+    entry = next((stored for stored in store.list(path) if stored.path == path), None)
     if entry is None or format_of(path) is None:
         raise NotFoundError(f"{store.uri}/{path}: there is no such file")
     return schema_of(store, entry)
@@ -280,14 +280,14 @@ def schema_of(store: ObjectStore, entry: StoredObject, schema: pa.Schema | None 
     Parameters
     ----------
     schema
-        The columns that were written, if they are known.
+        The columns that were written, if known.
 
     Raises
     ------
     DecodeError
-        If it is not of its format.
+        If the bytes do not have the file's format.
     """
-    with _naming(f"{store.uri}/{entry.path}"):
+    with _named_errors(f"{store.uri}/{entry.path}"):
         return RowFiles(store).open(entry, schema=schema).schema()
 
 
@@ -297,32 +297,32 @@ def read_batches(store: ObjectStore, entry: StoredObject, schema: pa.Schema | No
     Parameters
     ----------
     schema
-        The columns that were written, if they are known.
+        The columns that were written, if known.
 
     Raises
     ------
     NotFoundError
-        If the file is gone.
+        If the file does not exist any more.
     DecodeError
-        If it is not of the format that its name tells, or damaged.
+        If the bytes do not have the format of the file's name, or are damaged.
     """
-    with _naming(f"{store.uri}/{entry.path}"):
-        yield from RowFiles(store).read_file(entry, _WHOLE_BATCH_ROWS, schema)
+    with _named_errors(f"{store.uri}/{entry.path}"):
+        yield from RowFiles(store).read_file(entry, _FILE_BATCH_ROWS, schema)
 
 
 @contextmanager
-def _naming(path: str) -> Iterator[None]:
-    """Turn what goes wrong into errors that name the file."""
+def _named_errors(path: str) -> Iterator[None]:
+    """Convert exceptions to errors that name the file."""
     try:
         yield
     except (MemoryError, RecursionError) as error:
-        # What is larger than any item was meant to be.
-        needs = "more memory than there is" if isinstance(error, MemoryError) else "deeper nesting than any item has"
+        # The file has a value that is larger than any item.
+        needs = "more memory than available" if isinstance(error, MemoryError) else "deeper nesting than any item has"
         raise DecodeError(f"{path} cannot be read: it needs {needs}", uri=path) from None
     except (pa.ArrowException, OSError, EOFError, UnicodeError, zlib.error) as error:
         if isinstance(error, DdbioError):
             raise
-        raise DecodeError(f"{path} cannot be read as its name says: {error}", uri=path) from error
+        raise DecodeError(f"{path} cannot be read in the format of its name: {error}", uri=path) from error
     except DecodeError as error:
         if error.uri is None:
             raise DecodeError(f"{path}: {error}", uri=path, line=error.line) from error

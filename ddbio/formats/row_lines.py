@@ -1,4 +1,4 @@
-"""Remember on which lines of a file of text its rows stand."""
+"""Line numbers of the rows of a text file."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Lines: TypeAlias = "Sequence[int] | NDArray[np.int64]"
-"""The line of each of some rows, from 1."""
+"""The line numbers of some rows, from 1."""
 
-# Far more than the lanes of a write can have unfinished.
+# Far more than the unfinished rows of all lanes of a write.
 _RETAINED_RANGES = 100_000
 
 
 class RowLines:
-    """Remember on which lines of a file its rows stand, of a very long one only the latest."""
+    """Line numbers of the rows of a file; of a very long file, only the latest ones."""
 
     def __init__(self) -> None:
         self.rows = 0
-        """The rows so far."""
-        # The first row, the lines of rows from there on, and what counts the lines of the file before them.
+        """Number of rows until now."""
+        # The first row, the line numbers of the rows from it on, and a function that counts the lines before them.
         self._ranges: list[tuple[int, Lines | None, Callable[[], int] | None]] = []
 
     def add(self, rows: int, lines: Lines | None, lines_before: Callable[[], int] | None = None) -> None:
-        """Remember the lines of the next rows.
+        """Record the line numbers of the next rows.
 
         Parameters
         ----------
         lines
-            None if they are not known.
+            None if they are unknown.
         lines_before
-            Counts the lines of the file before those of a range; called when a line is asked for.
+            Counts the lines of the file before a range; called when a line number is requested.
         """
         self._ranges.append((self.rows, lines, lines_before))
         self.rows += rows
@@ -45,21 +45,21 @@ class RowLines:
             del self._ranges[: _RETAINED_RANGES // 2]
 
     def line_of(self, row: int) -> int | None:
-        """Return the line of a row that was added; None if it is not known."""
-        place, lines, lines_before = self._range_of(row)
-        if lines is None or place >= len(lines):
+        """Return the line number of an added row; None if it is unknown."""
+        index, lines, lines_before = self._range_of(row)
+        if lines is None or index >= len(lines):
             return None
-        return int(lines[place]) + (lines_before() if lines_before else 0)
+        return int(lines[index]) + (lines_before() if lines_before else 0)
 
     def lines_of(self, row: int, rows: int) -> NDArray[np.int64] | None:
-        """Return the lines of adjacent rows that were added together; None if they are not known without counting."""
-        place, lines, lines_before = self._range_of(row)
-        if lines is None or lines_before is not None or place + rows > len(lines):
+        """Return the line numbers of adjacent rows that were added together; None if unknown without counting."""
+        index, lines, lines_before = self._range_of(row)
+        if lines is None or lines_before is not None or index + rows > len(lines):
             return None
-        return np.asarray(lines[place : place + rows], np.int64)
+        return np.asarray(lines[index : index + rows], np.int64)
 
     def _range_of(self, row: int) -> tuple[int, Lines | None, Callable[[], int] | None]:
-        """Return the place of a row among those that were added with it, and their lines."""
+        """Return the index of a row among the rows that were added with it, and their line numbers."""
         index = bisect_right(self._ranges, row, key=itemgetter(0)) - 1
         first, lines, lines_before = self._ranges[index] if index >= 0 else (0, None, None)
         return row - first, lines, lines_before

@@ -1,7 +1,7 @@
-"""Split a large file of text by ranges of bytes, each of which is read as whole rows without the others.
+"""Ranges of bytes of a large text file, each of which is read as complete rows without the others.
 
-A row belongs to the range in which it begins. JSON shows where that is by itself; in CSV a line end may stand within a
-quoted cell, so the quotes of all ranges before are counted first (:func:`count_csv`, :func:`csv_starts`).
+A row belongs to the range in which it starts. JSON itself shows the starts of rows. In CSV a line end may be within a
+quoted cell, so the quotes of all previous ranges are counted first (:func:`count_csv`, :func:`csv_starts`).
 """
 
 from __future__ import annotations
@@ -26,129 +26,129 @@ if TYPE_CHECKING:
     from ddbio.storage.staged import StoredObject
 
 RANGE_BYTES = 32 * 1024 * 1024
-"""A range is at most so large; a file of no more is one range."""
+"""Maximum size of a range; a file of at most this size is one range."""
 
-# More white space than this does not stand before a line end.
-_LOOK_BACK = 64
+# At most this much white space is expected before a line end.
+_LOOK_BACK_BYTES = 64
 _TAIL_BYTES = 64 * 1024
 _COUNTED_BYTES = 8 * 1024 * 1024
-# Local files are read as fast in small blocks, which stay in the processor's cache.
+# Small blocks of local files are read as fast as large ones, and stay in the processor's cache.
 _BLOCK_BYTES = 2 * 1024 * 1024
 
 
 def byte_ranges(size_bytes: int, most_bytes: int = RANGE_BYTES) -> list[tuple[int, int]]:
-    """Return the ranges of a file: begin and end of each, about equally large."""
+    """Return the start and end of each range of a file, of about equal size."""
     count = max(1, -(-size_bytes // most_bytes))
-    places = [size_bytes * number // count for number in range(count + 1)]
-    return list(itertools.pairwise(places))
+    bounds = [size_bytes * number // count for number in range(count + 1)]
+    return list(itertools.pairwise(bounds))
 
 
 def last_document(text: bytes) -> int:
-    """Return where the last document of a text begins that is known to follow another one; 0 if none is."""
+    """Return the start of the last document that certainly follows another one; 0 if there is none."""
     end = len(text)
-    # No document has this inside: objects are separated by commas, and strings hold no line end.
+    # This text is never within a document: objects are separated by commas, and strings contain no line end.
     while (end := text.rfind(b"\n{", 0, end)) >= 0:
-        if text[max(0, end - _LOOK_BACK) : end].rstrip().endswith(b"}"):
+        if text[max(0, end - _LOOK_BACK_BYTES) : end].rstrip().endswith(b"}"):
             return end + 1
     return 0
 
 
-def next_document(text: bytes, place: int) -> int | None:
-    """Return where the first document from a place on begins that follows another one."""
-    end = max(0, place - 1)
+def next_document(text: bytes, offset: int) -> int | None:
+    """Return the start of the first document at or after ``offset`` that follows another one."""
+    end = max(0, offset - 1)
     while (end := text.find(b"\n{", end)) >= 0:
-        if text[max(0, end - _LOOK_BACK) : end].rstrip().endswith(b"}"):
+        if text[max(0, end - _LOOK_BACK_BYTES) : end].rstrip().endswith(b"}"):
             return end + 1
         end += 1
     return None
 
 
 def document_blocks(store: ObjectStore, entry: StoredObject, begin: int, end: int) -> tuple[int, Iterable[memoryview]]:
-    """Return the byte where the first document begins within a range, and the documents that begin there, in blocks.
+    """Return the byte offset of the first document in a range, and the documents that start in the range, in blocks.
 
-    Each block ends at a line end, and is good until the next is asked for.
+    Each block ends at a line end, and is valid until the next one is read.
     """
     if not isinstance(store, LocalStore):
         first, text = read_documents(store, entry, begin, end)
         return first, [text] if text else []
-    first, last = (find_document(store, entry, place) for place in (begin, end))
+    first, last = (find_document(store, entry, offset) for offset in (begin, end))
     return first, store.line_blocks(entry, first, last, _BLOCK_BYTES)
 
 
-def find_document(store: ObjectStore, entry: StoredObject, place: int) -> int:
-    """Return the byte where the first document of JSON begins that does so at a byte of a file or behind it."""
-    if not place or place >= entry.size_bytes:
-        return min(place, entry.size_bytes)
-    first, length = max(0, place - _LOOK_BACK - 1), _TAIL_BYTES
+def find_document(store: ObjectStore, entry: StoredObject, offset: int) -> int:
+    """Return the byte offset of the first JSON document that starts at or after ``offset``."""
+    if not offset or offset >= entry.size_bytes:
+        return min(offset, entry.size_bytes)
+    first, length = max(0, offset - _LOOK_BACK_BYTES - 1), _TAIL_BYTES
     while True:
         text = store.read_range(entry, first, min(length, entry.size_bytes - first))
-        found = next_document(text, place - first)
-        if found is not None:
-            return first + found
+        start = next_document(text, offset - first)
+        if start is not None:
+            return first + start
         if first + length >= entry.size_bytes:
             return entry.size_bytes
         length *= 4
 
 
 def read_documents(store: ObjectStore, entry: StoredObject, begin: int, end: int) -> tuple[int, memoryview]:
-    """Return the documents of JSON that begin within a range, and the byte where the first one does."""
-    first = max(0, begin - _LOOK_BACK - 1)
-    # As a rule the last document ends in what is read beyond the range.
+    """Return the offset of the first JSON document that starts within a range, and the documents that start there."""
+    first = max(0, begin - _LOOK_BACK_BYTES - 1)
+    # Usually the last document ends within the bytes that are read beyond the range.
     text = store.read_range(entry, first, min(end + _TAIL_BYTES, entry.size_bytes) - first)
     start = next_document(text, begin - first) if begin else 0
     if start is None or first + start >= end:
-        # It begins at the end of the range, or is a part of a document that began before.
+        # It starts at the end of the range, or is a part of a document that started before.
         return end, memoryview(b"")
     tail_bytes, last = _TAIL_BYTES, len(text) if end == entry.size_bytes else next_document(text, end - first)
     if last is None and first + len(text) >= entry.size_bytes:
         last = len(text)
     while last is None:
-        held = len(text)
-        text += store.read_range(entry, first + held, min(tail_bytes, entry.size_bytes - first - held))
-        # What was searched before has no other document.
-        last = next_document(text, max(end - first, held - 1))
+        read_bytes = len(text)
+        text += store.read_range(entry, first + read_bytes, min(tail_bytes, entry.size_bytes - first - read_bytes))
+        # The searched part has no other document.
+        last = next_document(text, max(end - first, read_bytes - 1))
         tail_bytes *= 4
-        if last is None and (first + len(text) >= entry.size_bytes or len(text) == held):
+        if last is None and (first + len(text) >= entry.size_bytes or len(text) == read_bytes):
             last = len(text)
     return first + start, memoryview(text)[start:last]
 
 
-def lines_at(text: bytes, places: NDArray[np.int64], first_line: int) -> NDArray[np.int64]:
-    """Return the line of each place of a text that begins with a line."""
+def lines_at(text: bytes, offsets: NDArray[np.int64], first_line: int) -> NDArray[np.int64]:
+    """Return the line number of each offset; the text starts at the start of ``first_line``."""
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == LINE_END)
-    return first_line + np.searchsorted(ends, places)
+    return first_line + np.searchsorted(ends, offsets)
 
 
 class LineCounts:
-    """Count the lines of files before some bytes, each part of a file once; use it in one thread."""
+    """Counter of the line ends before offsets of files, which reads each part of a file once; use it in one thread."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._known: dict[str, list[tuple[int, int]]] = {}
+        self._counts: dict[str, list[tuple[int, int]]] = {}
 
     def before(self, entry: StoredObject, byte: int) -> int:
-        """Return how many lines end before a byte of a file, which is read up to there."""
-        known = self._known.setdefault(entry.path, [(0, 0)])
-        at, lines = known[bisect.bisect_right(known, (byte, entry.size_bytes)) - 1]
+        """Return the number of line ends before a byte of a file, which is read up to that byte."""
+        counts = self._counts.setdefault(entry.path, [(0, 0)])
+        at, lines = counts[bisect.bisect_right(counts, (byte, entry.size_bytes)) - 1]
         while at < byte:
             text = self._store.read_range(entry, at, min(_COUNTED_BYTES, byte - at))
             at, lines = at + len(text), lines + text.count(b"\n")
-        bisect.insort(known, (byte, lines))
+        bisect.insort(counts, (byte, lines))
         return lines
 
 
 @dataclass(frozen=True)
 class CsvCount:
-    """Hold what a range of CSV shows, if it begins outside of quotes (0), and if it begins within them (1).
+    """Facts about a range of CSV, for a start outside of quotes (index 0) and within quotes (index 1).
 
     Attributes
     ----------
     quotes, lines
-        The quotes and the line ends in it.
+        Number of quotes and of line ends in the range.
     is_paired
-        Whether every quote that would open a cell stands where a cell begins.
+        Whether every quote that would open a cell is at the start of a cell.
     starts
-        Where the first record begins that begins in the range, or None.
+        The start of the first record in the range, or None.
     """
 
     quotes: int
@@ -164,39 +164,39 @@ def count_csv(store: ObjectStore, entry: StoredObject, begin: int, end: int) -> 
     own = begin - first
     quotes = np.flatnonzero(signs[own:] == QUOTE) + own
     lines = np.flatnonzero(signs[own:] == LINE_END) + own
-    # A record begins behind a line end, which may be the last byte before the range.
-    places, quotes_before = lines + first + 1, np.searchsorted(quotes, lines)
+    # A record starts after a line end, which may be the last byte before the range.
+    starts, quotes_before = lines + first + 1, np.searchsorted(quotes, lines)
     return CsvCount(
         len(quotes),
         len(lines),
         (opens_cells(signs, quotes), opens_cells(signs, quotes[1:])),
-        (_first_record(places, quotes_before), _first_record(places, quotes_before + 1)),
+        (_first_record(starts, quotes_before), _first_record(starts, quotes_before + 1)),
     )
 
 
-def _first_record(places: NDArray[np.intp], quotes_before: NDArray[np.intp]) -> TextStart | None:
-    """Return the first of the places behind line ends with an even number of quotes before it."""
+def _first_record(starts: NDArray[np.intp], quotes_before: NDArray[np.intp]) -> TextStart | None:
+    """Return the first start that has an even number of quotes before it."""
     outside = np.flatnonzero(quotes_before % 2 == 0)
-    return TextStart(int(places[outside[0]]), int(outside[0]) + 1) if len(outside) else None
+    return TextStart(int(starts[outside[0]]), int(outside[0]) + 1) if len(outside) else None
 
 
 def csv_starts(counts: Sequence[CsvCount], size_bytes: int) -> tuple[TextStart, ...]:
-    """Return where the records of each range begin, and the end of the file; all in the first if quotes are unpaired.
+    """Return the first record of each range, and the end of the file; all rows in the first range for unpaired quotes.
 
-    A range takes the records from its first one on to that of the next range.
+    A range has the records from its first one to that of the next range.
     """
     starts, quotes, lines = list[TextStart | None](), 0, 0
-    for number, each in enumerate(counts):
+    for number, count in enumerate(counts):
         within = quotes % 2
-        if not each.is_paired[within]:
+        if not count.is_paired[within]:
             return (TextStart(0, 0), *[TextStart(size_bytes, 0)] * len(counts))
-        found = each.starts[within]
-        starts.append(None if found is None else TextStart(found.byte, found.lines + lines))
+        start = count.starts[within]
+        starts.append(None if start is None else TextStart(start.byte, start.lines + lines))
         if not number:
             starts[0] = TextStart(0, 0)
-        quotes, lines = quotes + each.quotes, lines + each.lines
+        quotes, lines = quotes + count.quotes, lines + count.lines
     ends = TextStart(size_bytes, lines)
     for number in reversed(range(len(starts))):
-        # Without a record of its own, a range ends where it begins.
+        # Without its own record, a range is empty.
         starts[number] = ends = starts[number] or ends
-    return (*(each for each in starts if each is not None), TextStart(size_bytes, lines))
+    return (*(start for start in starts if start is not None), TextStart(size_bytes, lines))

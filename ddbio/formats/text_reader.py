@@ -1,7 +1,7 @@
-"""Read files of text as blocks of whole rows: in pieces, by ranges of bytes, or by ranges side by side on threads.
+"""Reader of text files as blocks of complete rows: in pieces, by ranges of bytes, or by ranges on several threads.
 
-A format makes columns of a block by its :class:`TextRows`. A file of one block is read as it stands. A larger one whose
-columns nobody declares is read twice: first to choose the columns for all its rows, then for the rows.
+A format converts blocks to columns by its :class:`TextRows`. A file of one block is read once. A larger file without
+declared columns is read twice: first to infer the columns for all its rows, then for the rows.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ if TYPE_CHECKING:
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StoredObject
 
-_GivenT = TypeVar("_GivenT")
-_MadeT = TypeVar("_MadeT")
+_ArgumentT = TypeVar("_ArgumentT")
+_ResultT = TypeVar("_ResultT")
 PIECE_BYTES = 32 * 1024 * 1024
-"""Text that is read at once, unless one row is more."""
+"""Size of text that is read in one step, unless one row is longer."""
 
 AHEAD_BYTES = 8 * 1024 * 1024
-"""Text that a thread reads at once: all of them together hold no more than one reader of the whole file does."""
+"""Size of text that a thread reads in one step: all threads together buffer no more than one reader of a file."""
 
 _THREADS = 4
 _SAMPLE_BYTES = 512 * 1024
 _FIRST_BYTES = 64 * 1024
 _SAMPLE_TEXT_BYTES = 8 * _SAMPLE_BYTES
-# https://www.unicode.org/faq/utf_bom.html: what Excel and others write before "Unicode text".
+# https://www.unicode.org/faq/utf_bom.html: the byte order marks that Excel and others write before "Unicode text".
 _OTHER_UNICODE = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class TextReader(FileReader):
-    """Read one file of text, as one part or by ranges of bytes; its head is enough for a sample."""
+    """Reader of one text file, as one part or by ranges of bytes; a sample needs only the file's head."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class TextReader(FileReader):
 
     @cached_property
     def head(self) -> bytes | None:
-        """The whole rows that the file begins with, if it is read by ranges; else None."""
+        """The complete rows at the start of the file, if it is read by ranges; else None."""
         entry = self._entry
         if not self._options.splits_text or entry.size_bytes <= self._range_bytes:
             return None
@@ -91,22 +91,22 @@ class TextReader(FileReader):
 
     @property
     def has_item_ranges(self) -> bool:
-        """Return whether the file is read by ranges, and begins with DynamoDB JSON."""
+        """Return whether the file is read by ranges, and starts with DynamoDB JSON."""
         return self.head is not None and self._make_rows.begins_with_items(self.head)
 
     def parts(self) -> Parts:
-        """Return the parts of the file, whose rows are not known."""
+        """Return the parts of the file, with unknown numbers of rows."""
         if self.head is None:
             return Parts((self._entry.size_bytes,), None)
         ranges = byte_ranges(self._entry.size_bytes, self._range_bytes)
         return Parts(tuple(end - begin for begin, end in ranges), None, (0, *[None] * (len(ranges) - 1)))
 
     def schema(self) -> pa.Schema:
-        """Return the Arrow schema of the rows, some of which are read for that."""
+        """Return the Arrow schema of the rows, after reading some of them."""
         return next((batch.schema for batch in self.read(0, BATCH_ROWS)), pa.schema([]))
 
     def columns(self, part: int = 0) -> pa.Schema | None:
-        """Return columns that hold all rows of a part, which are read for that; None if it has no rows."""
+        """Return columns that fit all rows of a part, after reading it; None if it has no rows."""
         rows = self._make_rows(self._options)
         return rows.columns(self._blocks(part, rows))
 
@@ -127,7 +127,7 @@ class TextReader(FileReader):
             yield from self._batches(block, rows, columns)
 
     def _batches(self, block: Block, rows: TextRows, columns: pa.Schema | None) -> list[pa.RecordBatch]:
-        """Return the rows of a block, and remember their lines."""
+        """Return the rows of a block, and record their line numbers."""
         batches = block.apply(lambda text: list(rows.rows(text, columns)))
         count, before = sum(batch.num_rows for batch in batches), block.lines_before
         if isinstance(before, int):
@@ -137,7 +137,7 @@ class TextReader(FileReader):
         return batches
 
     def raw_items(self, part: int, reader: RawItemReader) -> Iterator[RawItems] | None:
-        """Return the items of a part of DynamoDB JSON, read in bounded memory; None if it is something else."""
+        """Return the items of a part of DynamoDB JSON, read in bounded memory; None for other formats."""
         if not self._make_rows.row_begin or self._options.json_format == "plain" or self._options.schema is not None:
             return None
         lines_before: Callable[[], int] | None = None
@@ -155,7 +155,7 @@ class TextReader(FileReader):
         return self._with_lines(reader.read_blocks(blocks, framing_of(head)), lines_before)
 
     def _with_lines(self, items: Iterable[RawItems], lines_before: Callable[[], int] | None) -> Iterator[RawItems]:
-        """Yield items, and remember on which lines of the file they stand."""
+        """Yield items, and record their line numbers."""
         self.row_lines = RowLines()
         try:
             for some in items:
@@ -165,7 +165,7 @@ class TextReader(FileReader):
             raise shift_line(error, lines_before() if lines_before else 0) from None
 
     def blocks(self, part: int) -> Iterator[Block]:
-        """Yield the text of a part in blocks of whole rows."""
+        """Yield the text of a part in blocks of complete rows."""
         return self._blocks(part, self._make_rows(self._options))
 
     def _blocks(self, part: int, rows: TextRows) -> Iterator[Block]:
@@ -193,22 +193,22 @@ class TextReader(FileReader):
             yield Block(text if part else _utf8(text), lines_before)
 
     def _pieces(self, rows: TextRows) -> Iterator[bytes]:
-        """Yield the text of the file in pieces of whole rows, at least one."""
-        held, held_bytes, is_first = list[bytes](), 0, True
+        """Yield the text of the file in pieces of complete rows, at least one piece."""
+        texts, text_bytes, is_first = list[bytes](), 0, True
         for text in self._text():
-            held.append(text)
-            held_bytes += len(text)
-            if held_bytes < self._piece_bytes:
+            texts.append(text)
+            text_bytes += len(text)
+            if text_bytes < self._piece_bytes:
                 continue
-            joined = b"".join(held)
+            joined = b"".join(texts)
             end = rows.cut(joined)
             _check_row(len(joined) - end - self._piece_bytes)
             if end:
                 yield joined[:end]
                 is_first = False
-            held, held_bytes = [joined[end:]], len(joined) - end
-        if held_bytes or is_first:
-            yield b"".join(held)
+            texts, text_bytes = [joined[end:]], len(joined) - end
+        if text_bytes or is_first:
+            yield b"".join(texts)
 
     def _text(self) -> Iterator[bytes]:
         """Yield the text of the file in blocks of at most the size of a piece."""
@@ -220,9 +220,9 @@ class TextReader(FileReader):
                 yield text[start : start + self._piece_bytes]
 
     def first_schema(self) -> pa.Schema | None:
-        """Return the columns that the file's head shows; None if it is too short to show all.
+        """Return the columns by the file's head; None if it is too short to show all columns.
 
-        A small file is read whole, as is one that does not begin with a row: it is a list, or none of ours.
+        A small file is read completely, and so is a file that does not start with a row: it is a list, or not valid.
         """
         entry, make_rows = self._entry, self._make_rows
         head = self._store.read_range(entry, 0, min(entry.size_bytes, _FIRST_BYTES))
@@ -238,25 +238,25 @@ class TextReader(FileReader):
         if len(head) == entry.size_bytes:
             schemas = [batch.schema for batch in self.read(0, BATCH_ROWS)]
             return schemas[0] if schemas else None
-        found = self.sample(1, _FIRST_BYTES)
-        return found.batch.schema if found is not None and make_rows.has_header else None
+        sample = self.sample(1, _FIRST_BYTES)
+        return sample.batch.schema if sample is not None and make_rows.has_header else None
 
     def sample(self, rows: int, head_bytes: int = _SAMPLE_BYTES) -> Sample | None:
-        """Return the first rows of the file's head; None for one document of which that is only the beginning."""
+        """Return the first rows of the file's head; None if the head is only the start of a single document."""
         entry = self._entry
         head = self._store.read_range(entry, 0, min(entry.size_bytes, head_bytes))
         text, read_bytes = decompress_head(head, _SAMPLE_TEXT_BYTES)
-        is_whole, text_bytes = read_bytes == entry.size_bytes, len(text)
+        is_complete, text_bytes = read_bytes == entry.size_bytes, len(text)
         text = _utf8(text)
         reader = self._make_rows(self._options)
-        if not is_whole and reader.is_one_document(text):
+        if not is_complete and reader.is_one_document(text):
             return None
-        whole = text if is_whole else text[: reader.cut(text) or text.rfind(b"\n") + 1]
-        found = list(reader.rows(whole, None)) if whole else []
-        count = sum(batch.num_rows for batch in found)
+        complete_rows = text if is_complete else text[: reader.cut(text) or text.rfind(b"\n") + 1]
+        batches = list(reader.rows(complete_rows, None)) if complete_rows else []
+        count = sum(batch.num_rows for batch in batches)
         if not count:
             return None
-        return Sample(found[0].slice(0, rows), read_bytes * len(whole) / text_bytes / count)
+        return Sample(batches[0].slice(0, rows), read_bytes * len(complete_rows) / text_bytes / count)
 
 
 def _check_row(size_bytes: int) -> None:
@@ -265,12 +265,12 @@ def _check_row(size_bytes: int) -> None:
 
 
 def _utf8(text: bytes) -> bytes:
-    """Return the beginning of a text without its byte order mark.
+    """Return the start of a text without its byte order mark.
 
     Raises
     ------
     DecodeError
-        If the mark is that of another encoding than UTF-8.
+        If the mark is of another encoding than UTF-8.
     """
     if text.startswith(_OTHER_UNICODE):
         raise DecodeError(
@@ -281,26 +281,28 @@ def _utf8(text: bytes) -> bytes:
 
 
 class TextAhead:
-    """Read one file by its ranges, side by side on threads, in the order of its rows.
+    """Reader of one file by its ranges, on several threads, in the order of its rows.
 
-    The ranges of a load are its units, so their size is fixed; these are only read ahead, and may be smaller.
+    The ranges of a load are its units, so their size is fixed. These ranges are only read ahead, and may be smaller.
     """
 
     def __init__(
-        self, store: ObjectStore, entry: StoredObject, form: FileFormat, options: ReadOptions, range_bytes: int
+        self, store: ObjectStore, entry: StoredObject, file_format: FileFormat, options: ReadOptions, range_bytes: int
     ) -> None:
-        self._store, self._entry, self._form = store, entry, form
+        self._store, self._entry, self._format = store, entry, file_format
         self._options = replace(options, splits_text=True, range_bytes=range_bytes)
         self._ranges = byte_ranges(entry.size_bytes, range_bytes)
 
     @property
     def is_split(self) -> bool:
         """Return whether the file has ranges: it is large, and not compressed."""
-        return self._form.text_rows is not None and len(self._ranges) > 1 and len(self._open().parts().sizes_bytes) > 1
+        return (
+            self._format.text_rows is not None and len(self._ranges) > 1 and len(self._open().parts().sizes_bytes) > 1
+        )
 
     @property
     def has_items(self) -> bool:
-        """Return whether the file begins with DynamoDB JSON."""
+        """Return whether the file starts with DynamoDB JSON."""
         return self._open().has_item_ranges
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -309,22 +311,22 @@ class TextAhead:
         Raises
         ------
         DecodeError
-            If the file is no such text; lines are those of the file.
+            If the file is not such text; line numbers are those of the file.
         """
-        parts, text_rows = range(len(self._ranges)), cast("type[TextRows]", self._form.text_rows)
+        parts, text_rows = range(len(self._ranges)), cast("type[TextRows]", self._format.text_rows)
         if text_rows.needs_starts:
             counts = side_by_side(lambda part: count_csv(self._store, self._entry, *self._ranges[part]), parts)
             self._options = replace(self._options, starts=csv_starts(list(counts), self._entry.size_bytes))
         if self._options.schema is None:
-            found = side_by_side(lambda part: self._open().columns(part), parts)
-            self._options = replace(self._options, columns=text_rows.joined(found))
+            columns_of_parts = side_by_side(lambda part: self._open().columns(part), parts)
+            self._options = replace(self._options, columns=text_rows.joined(columns_of_parts))
         for read in side_by_side(lambda part: list(self._open().read(part, BATCH_ROWS)), parts):
             yield from read
 
-    def made(self, make: Callable[[bytes, bytes], _MadeT]) -> Iterator[_MadeT]:
-        """Yield what is made, on threads, of the documents of each range of JSON, and of what the file begins with."""
+    def made(self, make: Callable[[bytes, bytes], _ResultT]) -> Iterator[_ResultT]:
+        """Yield the results of ``make``, on threads, for the documents of each range of JSON and the file's start."""
 
-        def of_range(part: int) -> _MadeT:
+        def of_range(part: int) -> _ResultT:
             reader = self._open()
             block = next(reader.blocks(part), Block(b""))
             return block.apply(lambda text: make(text, reader.head or b"" if part else text))
@@ -332,19 +334,19 @@ class TextAhead:
         return side_by_side(of_range, range(len(self._ranges)))
 
     def _open(self) -> TextReader:
-        # For each range one of its own: readers are for one thread.
-        return cast("TextReader", self._form.open_reader(self._store, self._entry, self._options))
+        # Each range has its own reader: readers are for one thread.
+        return cast("TextReader", self._format.open_reader(self._store, self._entry, self._options))
 
 
-def side_by_side(make: Callable[[_GivenT], _MadeT], given: Iterable[_GivenT]) -> Iterator[_MadeT]:
-    """Yield what is made of each, in order; threads make a few ahead, and have ended when the iteration has."""
+def side_by_side(make: Callable[[_ArgumentT], _ResultT], arguments: Iterable[_ArgumentT]) -> Iterator[_ResultT]:
+    """Yield the results in order; threads compute a few ahead, and have ended when the iteration ends."""
     count = min(_THREADS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    waiting = deque[Future[_MadeT]]()
-    left = iter(given)
+    waiting = deque[Future[_ResultT]]()
+    remaining = iter(arguments)
     pool = ThreadPoolExecutor(count, thread_name_prefix="ddbio-text")
     try:
         while True:
-            waiting += [pool.submit(make, each) for each in itertools.islice(left, count - len(waiting))]
+            waiting += [pool.submit(make, argument) for argument in itertools.islice(remaining, count - len(waiting))]
             if not waiting:
                 return
             yield waiting.popleft().result()

@@ -1,4 +1,4 @@
-"""Choose the types of columns of text: a type holds all cells or values of its column exactly as they are written."""
+"""Types of text columns: the chosen type stores all cells or values of its column exactly as they are written."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from ddbio.formats.file_format import ReadOptions
 
 NULL_WORDS = ("NA", "null")
-"""What is missing in columns of CSV that are no text, beside empty cells, if nobody gives other words."""
+"""Default words for missing values in columns of CSV that are not text, in addition to empty cells."""
 
 NUMBER_FIELD: dict[bytes | str, bytes | str] = {b"ddb:type": b"N"}
-"""The metadata of a column of text that holds numbers which no type of Arrow holds exactly."""
+"""Metadata of a column of text with numbers that no Arrow type stores exactly."""
 
-# A double keeps numbers of fewer digits, but not with every exponent.
+# A double stores numbers with fewer digits exactly, but not with every exponent.
 _LONG_NUMBER = re.compile(rb"[0-9][0-9.]{15,}(?:[eE][+-]?[0-9]+)?|(?<![0-9.])[0-9.]++[eE][+-]?[0-9]{3,}")
 _LONG = r"[0-9.]{16,}|[eE][+-]?[0-9]{3,}"
 # Arrow reads a number here, but these are texts: the number of a house, a phone or a part.
 _MARKED = r"^(?:\+|-?0[0-9xX])"
-# Arrow takes nan and inf for numbers, which DynamoDB has not.
+# Arrow accepts nan and inf as numbers, which DynamoDB does not have.
 _NO_NUMBER = "[nN]"
 _CAST_TYPES = (pa.int64(), pa.float64(), pa.date32())
 _HEAD_ROWS = 100
 _BOOLEANS = texts_array("true", "True", "TRUE", "false", "False", "FALSE")
-# What the cells of a column of text are, where empty ones are missing.
+# The kind of cells in a column of text, with empty cells missing.
 _CELLS = b"ddbio:cells"
 _DAY, _OF_DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}", r"[0-9]{2}(?::?[0-9]{2}(?::?[0-9]{2}(?:\.[0-9]+)?)?)?"
 _PATTERNS = {
@@ -41,12 +41,12 @@ _PATTERNS = {
     "timestamp": f"^{_DAY}(?:[ T]{_OF_DAY} ?(?:Z|[+-]{_OF_DAY})?)?$",
     "time": f"^{_OF_DAY}$",
 }
-# Columns of these kinds are one of the latter.
+# If the columns of parts have both kinds of a set, the joined column has the latter.
 _ALIKE = ({"number", "code"}, {"date32[day]", "timestamp"})
 
 
 def column_of_cells(name: str, cells: Any, options: ReadOptions) -> pa.Field[Any]:
-    """Return the column that holds all cells of CSV, to be joined with the columns of other cells.
+    """Return the column that fits all cells of CSV, to be joined with the columns of other cells.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def column_of_cells(name: str, cells: Any, options: ReadOptions) -> pa.Field[Any
     if not len(shown):
         return _text(name, "words") if _has(cells, ".") else pa.field(name, pa.null())
     for kind in _CAST_TYPES:
-        # A cast does not end at the first cell that is none of its values.
+        # A cast does not stop at the first invalid cell, so the first rows are tried before.
         for part in (shown[:_HEAD_ROWS], shown):
             try:
                 values: Any = part.cast(kind)
@@ -77,7 +77,7 @@ def column_of_cells(name: str, cells: Any, options: ReadOptions) -> pa.Field[Any
 
 
 def _exact(name: str, shown: Any, values: Any) -> pa.Field[Any]:
-    """Return the column of cells that can be read as these values, if the values say all that the cells do."""
+    """Return the column of cells that can be read as these values; text if the values would lose anything."""
     if pa.types.is_date(values.type):
         return pa.field(name, values.type)
     is_float = pa.types.is_floating(values.type)
@@ -92,7 +92,7 @@ def _exact(name: str, shown: Any, values: Any) -> pa.Field[Any]:
 
 
 def cells_of_column(field: pa.Field[Any], cells: Any, options: ReadOptions) -> tuple[pa.Field[Any], Any]:
-    """Return cells of CSV as the column that was chosen for them, and the column."""
+    """Return the field for cells of CSV in the column that was chosen, and the cells as its values."""
     kind = _kind_of(field)
     if kind == "null":
         return field, pa.chunked_array([pa.nulls(len(cells))])
@@ -109,22 +109,22 @@ def cells_of_column(field: pa.Field[Any], cells: Any, options: ReadOptions) -> t
 
 
 def _without_missing(cells: Any, shown: Any, options: ReadOptions) -> Any:
-    """Return cells, null where what they show is missing in a column that is no other text."""
+    """Return cells, with null for those that are missing in a column that is not plain text."""
     missing = ["", *(NULL_WORDS if options.null_values is None else ())]
     return pc.if_else(pc.is_in(shown, pa.array(missing)), pa.scalar(None, pa.string()), cells)
 
 
 def joined_columns(parts: Iterable[Iterable[pa.Field[Any]] | None]) -> pa.Schema | None:
-    """Return columns that hold the values of all parts, each exactly as it is written; None if no part has rows."""
-    known = [columns for columns in parts if columns is not None]
+    """Return columns that fit the values of all parts exactly as they are written; None if no part has rows."""
+    parts_with_rows = [columns for columns in parts if columns is not None]
     fields: dict[str, pa.Field[Any]] = {}
-    for columns in known:
+    for columns in parts_with_rows:
         for field in columns:
-            fields[field.name] = _joined(fields[field.name], field) if field.name in fields else field
-    return pa.schema(list(fields.values())) if known else None
+            fields[field.name] = _join(fields[field.name], field) if field.name in fields else field
+    return pa.schema(list(fields.values())) if parts_with_rows else None
 
 
-def _joined(one: Any, other: Any) -> Any:  # noqa: PLR0911 - one line a kind
+def _join(one: Any, other: Any) -> Any:  # noqa: PLR0911 - one line a kind
     if one.equals(other, check_metadata=True):
         return one
     kinds = [_kind_of(one), _kind_of(other)]
@@ -135,18 +135,18 @@ def _joined(one: Any, other: Any) -> Any:  # noqa: PLR0911 - one line a kind
     if all(map(pa.types.is_struct, types)):
         return pa.field(one.name, pa.struct(list(joined_columns(types) or ())))
     if all(map(pa.types.is_list, types)):
-        return pa.field(one.name, pa.list_(_joined(one.type.value_field, other.type.value_field)))
+        return pa.field(one.name, pa.list_(_join(one.type.value_field, other.type.value_field)))
     if kinds == ["number", "number"]:
         return pa.field(one.name, pa.string(), metadata=NUMBER_FIELD)
     for group in _ALIKE:
         if group.issuperset(kinds):
             return _text(one.name, max(kinds, key=list(_PATTERNS).__contains__))
-    # Values of JSON that are no text are rescued.
+    # Values of JSON that are not text are rescued.
     return pa.field(one.name, pa.string())
 
 
 def _kind_of(field: pa.Field[Any]) -> str:
-    """Return what the values of a column are: numbers, cells of a pattern, words for nothing, or its type."""
+    """Return the kind of a column's values: numbers, cells of a pattern, words for nothing, or its type."""
     if field.metadata == NUMBER_FIELD or pa.types.is_integer(field.type) or pa.types.is_floating(field.type):
         return "number"
     return (field.metadata or {}).get(_CELLS, b"").decode() or str(field.type)
@@ -162,12 +162,12 @@ def _has(texts: Any, pattern: str) -> bool:
 
 
 def has_inexact_numbers(data: bytes) -> bool:
-    """Return whether a text holds numbers that doubles would round."""
+    """Return whether a text has numbers that doubles would round."""
     return not _are_exact(token.decode() for token in _LONG_NUMBER.findall(data))
 
 
 def _are_exact(texts: Iterable[str]) -> bool:
-    """Return whether doubles hold the numbers of these texts exactly."""
+    """Return whether doubles store the numbers of these texts exactly."""
     return all(map(_is_exact, texts))
 
 
@@ -175,5 +175,5 @@ def _is_exact(text: str) -> bool:
     try:
         return Decimal(repr(float(text))) == exact_number(text.strip())
     except (ValueError, ArithmeticError):
-        # Digits that are no number are part of some text.
+        # Digits that are not a number are part of some text.
         return True

@@ -1,7 +1,7 @@
-"""Write text: rows as CSV and as lines of JSON, and lines of items as those of an export or for the service's import.
+"""Writers of text: rows as CSV and as lines of JSON, and lines of items for an export or for the service's import.
 
-An export's files are rolled at a target size. An import's hold one window of rows each, in random order: sorted rows
-would keep one partition of the new table busy and the others idle.
+An export's files are rolled at a target size. An import's files have one window of rows each, in random order: sorted
+rows would keep one partition of the new table busy and the others idle.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ if TYPE_CHECKING:
     _RowText: TypeAlias = tuple[bytes, Callable[[pa.RecordBatch], Buffer]]
 
 TEXT_ENDINGS: dict[Compression, str] = {"gzip": ".gz", "zstd": ".zst", "none": ""}
-"""How the names of files of text end, by codec."""
+"""Endings of the names of text files, by codec."""
 
 EXTENSION = "json.gz"
-"""How the names of an export's files end."""
+"""Ending of the names of an export's files."""
 
-# ISA-L's best but one: 3 takes twice the time for a hundredth of the bytes.
+# ISA-L's second-best level: 3 takes twice the time to save a hundredth of the bytes.
 _GZIP_LEVEL, _IMPORT_GZIP_LEVEL = 2, 1
 _GZIP_WINDOW_BITS = 31
 _THREADS = 2
 
 
 class CompressedSink:
-    """Compress what is written into a sink, and count the bytes as stored.
+    """Compressing sink, which counts the stored bytes.
 
     Parameters
     ----------
-    takes_md5
-        Whether the staged file has the MD5 of the bytes as stored.
+    has_md5
+        Whether the staged file has the MD5 of the stored bytes.
     """
 
-    def __init__(self, sink: Sink, compression: Compression, *, takes_md5: bool = False) -> None:
+    def __init__(self, sink: Sink, compression: Compression, *, has_md5: bool = False) -> None:
         self._sink = sink
         self.size_bytes = 0
-        self._md5 = hashlib.md5(usedforsecurity=False) if takes_md5 else None
+        self._md5 = hashlib.md5(usedforsecurity=False) if has_md5 else None
         self._gzip: Any = None
         self._zstd: Any = None
         if compression == "gzip":
@@ -75,7 +75,7 @@ class CompressedSink:
             self._zstd = pa.CompressedOutputStream(pa.PythonFile(stored, mode="w"), "zstd")
 
     def write(self, data: Buffer) -> None:
-        """Take all of the bytes."""
+        """Write all of the bytes."""
         if self._zstd is not None:
             self._zstd.write(data)
         else:
@@ -91,14 +91,14 @@ class CompressedSink:
         return size_bytes
 
     def flush(self) -> None:
-        """Store what the compressor holds, which would be missing in the size."""
+        """Store the bytes in the compressor, which would be missing from the size."""
         if self._zstd is not None:
             self._zstd.flush()
         elif self._gzip is not None:
             self._store(self._gzip.flush(isal_zlib.Z_SYNC_FLUSH))
 
     def finish(self, rows: int) -> StagedFile:
-        """Store what ends the file, and return it staged."""
+        """Store the end of the file, and return it staged."""
         if self._zstd is not None:
             self._zstd.close()
         elif self._gzip is not None:
@@ -115,7 +115,7 @@ class CompressedSink:
 
 
 class _Stored:
-    """Be enough of a file for pyarrow; the sink has its own pace, and is finished or aborted."""
+    """Minimal file interface for pyarrow; flush and close do nothing, because the sink is finished or aborted."""
 
     closed = False
 
@@ -128,12 +128,12 @@ class _Stored:
 
 
 class TextFileWriter:
-    """Write one file of text into a sink, and count the bytes.
+    """Writer of one text file into a sink, which counts the bytes.
 
     Parameters
     ----------
     make_text
-        Returns for a schema what stands before the first row, and what makes text of rows.
+        Returns for a schema the bytes before the first row, and the function that converts rows to text.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class TextFileWriter:
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes that the sink has taken."""
+        """Return the number of bytes written to the sink."""
         return self._out.size_bytes
 
     def write_group(self, table: pa.Table) -> None:
@@ -166,14 +166,14 @@ class TextFileWriter:
 
 
 def _csv_text(schema: pa.Schema) -> _RowText:
-    """Make a record of each row: every text is quoted, and a null is an empty cell without quotes.
+    """Return the header of CSV and a converter of rows: texts are quoted, and a null is an empty cell without quotes.
 
-    Binary is base64, what is nested is JSON.
+    Binary is base64, and nested values are JSON.
     """
     names = schema.names
 
     def text_of(batch: pa.RecordBatch) -> Buffer:
-        cells: Any = pa.RecordBatch.from_arrays([csv_column(each) for each in batch.columns], names)
+        cells: Any = pa.RecordBatch.from_arrays([csv_column(column) for column in batch.columns], names)
         out: Any = pa.BufferOutputStream()
         pa.csv.write_csv(cells, out, pa.csv.WriteOptions(include_header=False))
         return out.getvalue()  # type: ignore[no-any-return]
@@ -183,18 +183,18 @@ def _csv_text(schema: pa.Schema) -> _RowText:
 
 
 def _json_text(_: pa.Schema) -> _RowText:
-    """Make a line of plain JSON of each row."""
+    """Return no header and a converter of each row to a line of plain JSON."""
     return b"", lambda batch: _lines(json_lines(batch))
 
 
 def _dynamodb_json_text(schema: pa.Schema) -> _RowText:
-    """Make a line of DynamoDB JSON of each row, as the service's own exports and imports have items, but bare."""
+    """Return no header and a converter of each row to a line of DynamoDB JSON, without a member ``Item``."""
     return b"", Encoder(schema).encode_lines
 
 
 def _lines(texts: Any) -> Buffer:
     """Return texts as lines."""
-    # The last text has a line's end too.
+    # The last text gets a line end, too.
     lines: Any = pa.ListArray.from_arrays([0, len(texts) + 1], pa.concat_arrays([texts, pa.array([""])]))
     joined: Any = pc.binary_join(lines, "\n")
     return joined[0].as_buffer()  # type: ignore[no-any-return]
@@ -206,12 +206,12 @@ write_dynamodb_json = partial(TextFileWriter, make_text=_dynamodb_json_text)
 
 
 class RollingGzipWriter:
-    """Stage one task's lines as gzip files close to the target size, as an export has them.
+    """Writer of one task's lines to gzip files close to the target size, in the format of an export.
 
     Parameters
     ----------
     store
-        Where the files are staged.
+        Store where the files are staged.
     naming
         Names of this attempt of this task.
     folder
@@ -228,22 +228,22 @@ class RollingGzipWriter:
         self._staged: list[StagedFile] = []
 
     def write(self, lines: bytes, count: int) -> None:
-        """Take ``count`` whole lines."""
+        """Write ``count`` complete lines."""
         if self._file is None:
             path = self._naming.path(len(self._staged), EXTENSION)
-            self._file = CompressedSink(self._store.create(f"{self._folder}/{path}"), "gzip", takes_md5=True)
+            self._file = CompressedSink(self._store.create(f"{self._folder}/{path}"), "gzip", has_md5=True)
         self._file.write(lines)
         self._rows += count
         if self._file.size_bytes >= self._target_file_bytes:
             self._close_file()
 
     def finish(self) -> list[StagedFile]:
-        """Return the files of this task, all staged, each with its MD5; none if no line came."""
+        """Return the staged files of this task with their MD5; none if there was no line."""
         self._close_file()
         return self._staged
 
     def abort(self) -> None:
-        """Discard the open file; the job's abort discards the finished ones."""
+        """Discard the open file; the job's abort discards the finished files."""
         if self._file:
             self._file.abort()
             self._file = None
@@ -255,12 +255,12 @@ class RollingGzipWriter:
 
 
 class LineBuffer:
-    """Hold a window of lines in one buffer, which the next window reuses.
+    """Window of lines in one buffer, which the next window reuses.
 
     Parameters
     ----------
     window_bytes
-        Expected size of a window; the buffer grows if that is too little.
+        Expected size of a window; the buffer grows if necessary.
     """
 
     def __init__(self, window_bytes: int) -> None:
@@ -283,18 +283,18 @@ class LineBuffer:
         return self._text[offsets[number] : offsets[number + 1]].tobytes()
 
     def take(self, order: _Words) -> pa.Buffer:
-        """Return the lines with these numbers, in this order, back to back, and forget all lines."""
+        """Return the lines with these numbers, in this order, without separators, and clear the buffer."""
         offsets = np.concatenate(self._offsets)
         parts = [None, pa.py_buffer(offsets.data), pa.py_buffer(self._text.data)]
         array: Any = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, parts)
-        taken = array.take(int64_array(order))
+        selected = array.take(int64_array(order))
         self._offsets, self.size_bytes = self._offsets[:1], 0
-        size_bytes = int(np.frombuffer(taken.buffers()[1], np.int64)[len(order)])
-        return taken.buffers()[2].slice(0, size_bytes)  # type: ignore[no-any-return]
+        size_bytes = int(np.frombuffer(selected.buffers()[1], np.int64)[len(order)])
+        return selected.buffers()[2].slice(0, size_bytes)  # type: ignore[no-any-return]
 
 
 class ImportObjectWriter:
-    """Stage an object for each window of lines; threads compress it while the caller fills the next window.
+    """Writer of one object per window of lines; threads compress it while the caller fills the next window.
 
     Parameters
     ----------
@@ -303,7 +303,7 @@ class ImportObjectWriter:
     naming
         Names of the objects.
     ending
-        How names end before the compression's own ending, like ``json``.
+        The ending of names before that of the compression, such as ``json``.
     """
 
     def __init__(
@@ -352,7 +352,7 @@ class ImportObjectWriter:
 
 
 class LineCounter:
-    """Count what an ``ImportObjectWriter`` would write."""
+    """Counter of the bytes that an ``ImportObjectWriter`` would write."""
 
     def write(self, lines: LineBuffer, chosen: _Words, header: bytes = b"") -> int:
         """Return the bytes of a header and the chosen lines of a window."""
@@ -360,7 +360,7 @@ class LineCounter:
 
 
 def compress(text: pa.Buffer, compression: ImportCompression) -> Any:
-    """Return text compressed as the service's import reads it, in one frame.
+    """Return text compressed for the service's import, in one frame.
 
     References
     ----------

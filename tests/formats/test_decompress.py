@@ -160,5 +160,5 @@ def test_what_is_inflated_at_once_is_limited(monkeypatch, codec):
     monkeypatch.setattr("ddbio.formats.decompress.FREE_BYTES", 1_000_000)
     text = random.Random(1).randbytes(2_900_000)
     assert decompress(packed(codec, [text]), "f") == text
-    with pytest.raises(DecodeError, match="3,000,000 bytes at once: decompress it before"):
+    with pytest.raises(DecodeError, match="3,000,000 bytes in one step: decompress it before"):
         decompress(packed(codec, [text, text]), "f")

@@ -56,7 +56,7 @@ def test_summary_that_is_none_is_refused(members):
 
 def test_wrong_member_is_named():
     """Whoever reads the error knows what to look for in the manifest."""
-    with pytest.raises(ExportIncompleteError, match="outputFormat is 'CSV', none of DYNAMODB_JSON, ION"):
+    with pytest.raises(ExportIncompleteError, match="outputFormat is 'CSV', not one of DYNAMODB_JSON, ION"):
         summary(outputFormat="CSV")
 
 
@@ -96,8 +96,8 @@ def test_hostile_names_are_refused(key):
     [
         *((entry(md5=md5), 1, "MD5") for md5 in ("", None, 5, "AAAA", MD5[:-1], MD5 + "!", "é" * 24)),
         (entry() + entry("else/data/a.json.gz"), 2, "twice"),
-        (entry(), 0, "1 items, the summary says 0"),
-        (entry(), 2, "1 items, the summary says 2"),
+        (entry(), 0, "1 items, but the summary has 0"),
+        (entry(), 2, "1 items, but the summary has 2"),
     ],
 )
 def test_what_contradicts_itself_is_refused(listed, count, message):

@@ -43,7 +43,7 @@ def test_a_damaged_file_ends(name):
         list(reader.read(0, 0))
     except DecodeError as error:
         found = error
-    assert found is None or (found.uri == name and f"{name} cannot be read as its name says" in str(found))
+    assert found is None or (found.uri == name and f"{name} cannot be read in the format of its name" in str(found))
 
 
 def test_reading_is_bounded(tmp_path):
@@ -61,7 +61,7 @@ def test_a_child_reads_many_files(store):
     (Path(store.uri) / "other.orc").write_bytes(b"no ORC at all")
     files = RowFiles(store)
     for _ in range(3):
-        with pytest.raises(DecodeError, match=r"other\.orc cannot be read as its name says"):
+        with pytest.raises(DecodeError, match=r"other\.orc cannot be read in the format of its name"):
             files.parts(entry_of(store, "other.orc"))
         whole = entry_of(store, "whole.orc")
         assert files.parts(whole).rows == len(ROWS)

@@ -74,29 +74,29 @@ SOUND = chunk_of()
 SHORT_BOUND = (12, STRUCT, struct((5, BINARY, text(b"123"))))
 
 REFUSED = {
-    "another type": (footer_of(chunk_of(kind=TEXT)), NUMBERS, "does not fit its type"),
-    "no such type": (footer_of(chunk_of(kind=2 + (1 << 32))), NUMBERS, "does not fit its type"),
+    "another type": (footer_of(chunk_of(kind=TEXT)), NUMBERS, "do not fit its type"),
+    "no such type": (footer_of(chunk_of(kind=2 + (1 << 32))), NUMBERS, "do not fit its type"),
     "bytes of texts": (
         footer_of(chunk_of((16, STRUCT, struct((1, I64, whole(5)))))),
         NUMBERS,
-        "does not fit its type",
+        "do not fit its type",
     ),
     "three levels of one": (
         footer_of(chunk_of((16, STRUCT, struct((3, LIST, many(I64, *[whole(0)] * 3)))))),
         NUMBERS,
-        "does not fit its type",
+        "do not fit its type",
     ),
     "levels of another": (
         footer_of(chunk_of((16, STRUCT, struct((2, LIST, many(I64, *[whole(0)] * 5)))))),
         LISTS,
-        "does not fit its type",
+        "do not fit its type",
     ),
     "encrypted": (
         footer_of(struct((CHUNK_META, STRUCT, SOUND[2:-1]), (CHUNK_CRYPTO, STRUCT, struct()))),
         NUMBERS,
         "column a is encrypted",
     ),
-    "nothing said": (footer_of(struct(), before=((1, BINARY, text(bytes(20))),)), NUMBERS, "does not fit its type"),
+    "nothing said": (footer_of(struct(), before=((1, BINARY, text(bytes(20))),)), NUMBERS, "do not fit its type"),
     "said twice": (footer_of(SOUND[:-1] + SOUND), NUMBERS, "not as the format says"),
     "a number beyond 16 bits": (
         footer_of(SOUND[:-1] + struct((CHUNK_META + (1 << 16), STRUCT, SOUND[2:-1]))),
@@ -156,7 +156,7 @@ def test_what_is_not_used_is_skipped(extra):
 def test_only_bounds_that_are_used_must_fit():
     """A bound of a wrong length matters to those who read bounds, not to those who read rows."""
     facts = facts_of_chunks(footer_of(chunk_of(SHORT_BOUND)), NUMBERS)
-    with pytest.raises(DecodeError, match="column a does not fit its type"):
+    with pytest.raises(DecodeError, match="column a do not fit its type"):
         check_bounds(facts, NUMBERS)
     check_bounds(facts_of_chunks(footer_of(chunk_of(SHORT_BOUND, kind=TEXT)), TEXTS), TEXTS)
 

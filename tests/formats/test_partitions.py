@@ -145,7 +145,7 @@ def test_what_is_no_time_has_the_null_partition_and_is_counted():
     [
         (["nothing"], "no column for 'nothing'"),
         (["b"], "have no text"),
-        (["year(b)"], "are no times"),
+        (["year(b)"], "are not times"),
         (["year(ts)"], "would be called 'year', as a column is already: give it another name, such as 'year"),
         (["month(ts)", "month(pk)"], "as month"),
         (["pk", "pk"], "a column twice"),

@@ -75,7 +75,7 @@ def test_small_and_compressed_files_have_no_ranges(make_store):
     """They are read as a whole."""
     store = make_store()
     store.put("a.json.gz", bytes.fromhex("1f8b08000000000000") + b"x" * 9_000)
-    opened = partial(TextAhead, store, form=FORMATS["json"], options=ReadOptions())
+    opened = partial(TextAhead, store, file_format=FORMATS["json"], options=ReadOptions())
     assert not opened(entry=StoredObject("a.json.gz", 9_008), range_bytes=RANGE_BYTES).is_split
     assert not opened(entry=StoredObject("a.json.gz", 9_008), range_bytes=10_000).is_split
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddbio.errors import DecodeError
-from ddbio.formats.csv_records import header_names, whole_records
+from ddbio.formats.csv_records import complete_records_end, header_names
 from ddbio.formats.csv_rows import CsvRows
 from ddbio.formats.file_format import ReadOptions
 from ddbio.formats.json_rows import JsonRows
@@ -174,7 +174,7 @@ def test_records_end_where_python_says(rows, quote_all):
     out = io.StringIO()
     csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL).writerows(rows)
     text = out.getvalue().encode()
-    assert whole_records(text) == len(text)
+    assert complete_records_end(text) == len(text)
     ends = [0]
     for count in range(len(rows)):
         part = io.StringIO()
@@ -183,7 +183,7 @@ def test_records_end_where_python_says(rows, quote_all):
         )
         ends.append(len(part.getvalue().encode()))
     for end in range(len(text) + 1):
-        found = whole_records(text[:end])
+        found = complete_records_end(text[:end])
         assert found in ends
         assert found <= end
 
@@ -191,5 +191,5 @@ def test_records_end_where_python_says(rows, quote_all):
 def test_stray_quotes_end_no_record():
     """A quote in the middle of a cell opens nothing, so that the next line end is one."""
     text = b'a,5" pipe\nb,"two\nlines"\nc,6" x\n"open'
-    assert whole_records(text) == text.index(b'"open')
+    assert complete_records_end(text) == text.index(b'"open')
     assert header_names(b'"a ""b""","c\nd",e\n1,2,3\n') == ['a "b"', "c\nd", "e"]
