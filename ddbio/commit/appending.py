@@ -1,4 +1,4 @@
-"""Compare the columns that a job would append to a target with those of the files that are there.
+"""Comparison of the columns that a job would append to a target with those of the existing files.
 
 Polars, pandas and Spark read the files of a folder as one table. They cannot do that if a column has two types.
 """
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     _Conflict: TypeAlias = tuple[str, pa.DataType, pa.DataType]
 
 _LOG = logging.getLogger("ddbio.commit")
-# Manifests of jobs that wrote no file, or files of another format, tell nothing: look at no more of them.
-_MOST_MANIFESTS = 20
-_SMALL_FORMS = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+# Manifests of jobs without files, or with files of another format, have no types: read at most this number.
+_MAX_MANIFESTS = 20
+_SMALL_TYPES = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
 
 def require_same_types(store: ObjectStore, schema: pa.Schema) -> None:
@@ -41,21 +41,21 @@ def require_same_types(store: ObjectStore, schema: pa.Schema) -> None:
     Raises
     ------
     TargetError
-        Naming the column and both types.
+        With the column and both types.
     """
     existing = _schema_of_target(store)
     if existing is None:
         return
     for path, old, new in _conflicts(existing, schema, ""):
         raise TargetError(
-            f"target {store.uri} holds column {path!r} as {old}, and this job would append it as {new}: polars, pandas "
-            f"and Spark could not read both together; give the columns that are there by the option schema ('ddbio "
+            f"target {store.uri} has column {path!r} as {old}, and this job would append it as {new}: polars, pandas "
+            f"and Spark could not read both together; pass the existing columns by the option schema ('ddbio "
             f"schema {store.uri} --json' prints them), or choose another target",
             store.uri,
         )
     if differing := sorted(({*existing.names} ^ {*schema.names}) - {RESCUE_NAME}):
         _LOG.warning(
-            "target %s: not all files have the columns %s: some readers fill what is missing only if they are told to",
+            "target %s: not all files have the columns %s: some readers fill missing columns only with an option",
             *(store.uri, ", ".join(differing)),
         )
 
@@ -66,46 +66,46 @@ def require_same_partitions(store: ObjectStore, partitioning: Partitioning | Non
     Raises
     ------
     TargetError
-        Naming both partitionings.
+        With both partitionings.
     """
     for entry in _newest_manifests(store):
         with suppress(NotFoundError):
             state = read_state(store, entry.path)
             if not state["files"] or "partition_by" not in state:
                 continue
-            there = [each["name"] for each in state.get("partition_by", [])]
-            asked = [] if partitioning is None else [each.name for each in partitioning.columns]
-            if there != asked:
+            existing = [column["name"] for column in state.get("partition_by", [])]
+            requested = [] if partitioning is None else [column.name for column in partitioning.columns]
+            if existing != requested:
                 raise TargetError(
-                    f"target {store.uri} is partitioned by {', '.join(there) or 'nothing'}, and this job would add "
-                    f"files partitioned by {', '.join(asked) or 'nothing'}, which no engine reads together: give "
-                    "partition_by as it is there, or choose another target",
+                    f"target {store.uri} is partitioned by {', '.join(existing) or 'nothing'}, and this job would add "
+                    f"files partitioned by {', '.join(requested) or 'nothing'}, which no engine reads together: give "
+                    "partition_by of the target, or choose another target",
                     store.uri,
                 )
             return
 
 
 def _newest_manifests(store: ObjectStore) -> list[StoredObject]:
-    return sorted(list_manifests(store), key=lambda entry: entry.modified_at, reverse=True)[:_MOST_MANIFESTS]
+    return sorted(list_manifests(store), key=lambda entry: entry.modified_at, reverse=True)[:_MAX_MANIFESTS]
 
 
 def _schema_of_target(store: ObjectStore) -> pa.Schema | None:
     """Return the columns of the newest files by their manifest, else those of some file; None if there is none."""
     for entry in _newest_manifests(store):
-        # It may be gone, or be of a release with another form of schemas.
+        # It may not exist any more, or a release with another format of schemas may have written it.
         with suppress(NotFoundError, SchemaError):
             state = read_state(store, entry.path)
             if state.get("schema") and any(is_splittable(file["path"]) for file in state["files"]):
                 return schema_from_json(state["schema"])
-    found = (entry.path for entry in store.list() if is_row_file(entry.path) and is_splittable(entry.path))
-    # Files of other programs may be damaged, which this job does not mend.
+    paths = (entry.path for entry in store.list() if is_row_file(entry.path) and is_splittable(entry.path))
+    # Files of other programs may be damaged, and this job cannot repair them.
     with suppress(NotFoundError, DecodeError):
-        return next((read_schema(store, path) for path in found), None)
+        return next((read_schema(store, path) for path in paths), None)
     return None
 
 
 def _conflicts(old: Iterable[pa.Field[Any]], new: Iterable[pa.Field[Any]], prefix: str) -> Iterator[_Conflict]:
-    """Yield path and types of the fields of one name that have two types, also within structs, lists and maps."""
+    """Yield path and types of fields with the same name and two types, also within structs, lists and maps."""
     existing = {field.name: field for field in old}
     for field in new:
         if field.name in existing:
@@ -114,7 +114,7 @@ def _conflicts(old: Iterable[pa.Field[Any]], new: Iterable[pa.Field[Any]], prefi
 
 
 def _type_conflicts(old: Any, new: Any, path: str) -> Iterator[_Conflict]:
-    old, new = _SMALL_FORMS.get(old, old), _SMALL_FORMS.get(new, new)
+    old, new = _SMALL_TYPES.get(old, old), _SMALL_TYPES.get(new, new)
     if old == new or pa.types.is_null(old) or pa.types.is_null(new):
         return
     if pa.types.is_struct(old) and pa.types.is_struct(new):

@@ -1,7 +1,7 @@
-"""What a committer is: it claims a target, and makes the files that a job's tasks have staged visible together.
+"""Interface of committers: a committer claims a target, and makes all staged files of a job visible together.
 
-A plain folder is one (``commit.Target``), a folder with the manifests of a native export another (``export_target``). A
-table format is a third: its commit adds the staged files to the table's log, under the same claim.
+A plain folder is a committer (``commit.Target``), and so is a folder with the manifests of a native export
+(``export_target``). A third one is a table format: its commit adds the staged files to the table's log, under a claim.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 WriteMode: TypeAlias = Literal["error", "append", "overwrite", "replace"]
 
 LEASE_SECONDS = 90.0
-"""A job whose claim was not renewed for so long is dead."""
+"""A job whose claim was not renewed for this time is dead."""
 
 _RENEWALS = 6
-_SHORTEST_RENEWAL_SECONDS = 0.05
+_MIN_RENEWAL_SECONDS = 0.05
 _LOG = logging.getLogger("ddbio.commit")
 
 
 @dataclass(frozen=True)
 class ForeignClaim:
-    """The claim of another job, and how long ago it was renewed."""
+    """Claim of another job, and its age."""
 
     job_id: str
     mode: WriteMode
@@ -56,7 +56,7 @@ class ForeignClaim:
         return self.age_seconds < self.lease_seconds and not _has_ended(self.owner)
 
     def __str__(self) -> str:
-        """Name the job, and where it runs."""
+        """Return a description of the job and its process."""
         host, process = self.owner.get("host", "an unknown host"), self.owner.get("process", "?")
         return (
             f"job {self.job_id} (mode {self.mode}, process {process} on {host}, since {self.owner.get('since', '?')})"
@@ -64,21 +64,21 @@ class ForeignClaim:
 
 
 class Claim:
-    """Claim a target for one job, from before its first look at the target until after its last write.
+    """Claim of a target for one job, from before the job's first read of the target until after its last write.
 
     Parameters
     ----------
     mode
-        A job of mode ``append`` shares a target with any other job; of all other modes one runs at a time.
+        A job of mode ``append`` shares a target with any other job; only one job of all other modes runs at a time.
     lease_seconds
-        Age at which a claim counts as dead; it is renewed several times before.
+        Age at which a claim counts as dead; it is renewed several times within this age.
     """
 
     def __init__(
         self, store: ObjectStore, job_id: str, mode: WriteMode, *, lease_seconds: float = LEASE_SECONDS
     ) -> None:
         self._store, self._job_id, self._mode, self._lease_seconds = store, job_id, mode, lease_seconds
-        self._renew_seconds = max(_SHORTEST_RENEWAL_SECONDS, lease_seconds / _RENEWALS)
+        self._renew_seconds = max(_MIN_RENEWAL_SECONDS, lease_seconds / _RENEWALS)
         self._path = claim_path(job_id)
 
     def take(self) -> list[ForeignClaim]:
@@ -90,11 +90,12 @@ class Claim:
         ------
         TargetError
             If another job writes to this target that excludes this one, or one of the same id; or if a claim is
-            malformed, and so young that its job may run.
+            malformed,
+            and so young that its job may run.
         """
         began, ages = time.monotonic(), dict[str, float]()
         while True:
-            rivals = [each for each in self._namesakes() if each.is_live]
+            rivals = [claim for claim in self._namesakes() if claim.is_live]
             if not rivals:
                 self.write()
                 try:
@@ -102,15 +103,15 @@ class Claim:
                 except BaseException:
                     self.release()
                     raise
-                rivals = [each for each in others if each.is_live and "append" not in {self._mode, each.mode}]
+                rivals = [claim for claim in others if claim.is_live and "append" not in {self._mode, claim.mode}]
                 if not rivals:
                     return others
                 self.release()
-            renewed = [each for each in rivals if each.age_seconds < ages.get(each.job_id, 0.0)]
+            renewed = [claim for claim in rivals if claim.age_seconds < ages.get(claim.job_id, 0.0)]
             if renewed or time.monotonic() - began > self._lease_seconds + self._renew_seconds:
                 raise self._refusal((renewed or rivals)[0])
-            ages = {each.job_id: each.age_seconds for each in rivals}
-            # Two jobs that wait for each other look again at different times.
+            ages = {claim.job_id: claim.age_seconds for claim in rivals}
+            # Two jobs that wait for each other check again at different times.
             time.sleep(self._renew_seconds * random.uniform(0.05, 0.2))
 
     @contextlib.contextmanager
@@ -132,7 +133,7 @@ class Claim:
         Raises
         ------
         TargetError
-            As :func:`take` says.
+            If :func:`take` raises it.
         """
         self.take()
         try:
@@ -142,12 +143,12 @@ class Claim:
             self.release()
 
     def require(self) -> None:
-        """Refuse to go on if another job took this one for dead and cleaned up after it.
+        """Raise if another job considered this one dead and cleaned up after it.
 
         Raises
         ------
         TargetError
-            If the claim is gone.
+            If the claim does not exist any more.
         """
         if not is_there(self._store, self._path):
             raise TargetError(
@@ -166,37 +167,37 @@ class Claim:
 
     def _namesakes(self) -> list[ForeignClaim]:
         """Return the claim of another process that runs, or ran, under this job's id, if there is one."""
-        # The probe tells the store's time, and that objects may be written, read and deleted here.
+        # The probe shows the store's time, and proves that objects may be written, read and deleted here.
         path = f"{META}{self._job_id}{PROBE}"
         self._store.put(path, b"")
         with contextlib.suppress(NotFoundError):
             # Another run under this id may have deleted it.
             self._store.read(path)
-        now = next((each.modified_at for each in self._store.list(path)), 0.0)
+        now = next((entry.modified_at for entry in self._store.list(path)), 0.0)
         self._store.delete([path])
         return self._read(self._store.list(self._path), now)
 
     def _others(self) -> list[ForeignClaim]:
         """Return the claims of all other jobs, just after this one's was written."""
-        found = {each.path: each for each in self._store.list(META) if is_claim(each.path)}
-        own = found.pop(self._path, None)
-        return self._read(found.values(), time.time() if own is None else own.modified_at)
+        entries = {entry.path: entry for entry in self._store.list(META) if is_claim(entry.path)}
+        own = entries.pop(self._path, None)
+        return self._read(entries.values(), time.time() if own is None else own.modified_at)
 
-    def _read(self, found: Iterable[StoredObject], now: float) -> list[ForeignClaim]:
+    def _read(self, entries: Iterable[StoredObject], now: float) -> list[ForeignClaim]:
         claims = []
-        for each in found:
-            age_seconds = now - each.modified_at
+        for entry in entries:
+            age_seconds = now - entry.modified_at
             try:
-                state = read_state(self._store, each.path)
+                state = read_state(self._store, entry.path)
             except NotFoundError:
-                # Gone in between: its job has just ended.
+                # Its job has ended in the meantime.
                 continue
             except TargetError as error:
                 if age_seconds < self._lease_seconds:
                     raise
-                _LOG.warning("the claim is taken for one of a dead job: %s", error)
+                _LOG.warning("treating the claim as that of a dead job: %s", error)
                 state = {"mode": "append", "owner": {}}
-            job_id, mode, owner = job_of_state(each.path), state["mode"], state["owner"]
+            job_id, mode, owner = job_of_state(entry.path), state["mode"], state["owner"]
             claims.append(ForeignClaim(job_id, mode, owner, age_seconds, self._lease_seconds))
         return claims
 
@@ -212,7 +213,7 @@ class Claim:
     def _renew(self, ended: threading.Event) -> None:
         while not ended.wait(self._renew_seconds):
             try:
-                # A claim that is gone was taken away: to write it again would hide that.
+                # A missing claim was taken away: writing it again would hide that.
                 if is_there(self._store, self._path):
                     self.write()
             except DdbioError as error:
@@ -225,15 +226,15 @@ def _this_process() -> dict[str, Any]:
 
 
 def _process(number: int) -> dict[str, Any]:
-    """Return the number of a process, and the tick at which it started, if the system tells."""
+    """Return the number of a process and its start tick, if the system provides it."""
     with contextlib.suppress(OSError, IndexError):
-        # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: field 22, the second may hold blanks.
+        # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: field 22; the second field may have blanks.
         return {"process": number, "started": Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[19]}
     return {"process": number, "started": None}
 
 
 def _system() -> str | None:
-    """Return what identifies this boot of this machine or container; None if the system does not tell."""
+    """Return an id of this boot of this machine or container; None if the system does not provide it."""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
@@ -241,7 +242,7 @@ def _system() -> str | None:
 
 
 def _has_ended(owner: dict[str, Any]) -> bool:
-    """Return whether a process of this machine has ended; False if that cannot be known."""
+    """Return whether a process of this machine has ended; False if that is unknown."""
     if owner.get("system") is None or owner.get("system") != _system() or owner.get("started") is None:
         return False
     return bool(_process(owner["process"])["started"] != owner["started"])
@@ -249,26 +250,27 @@ def _has_ended(owner: dict[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitInfo:
-    """What a manifest says of a job beside its files.
+    """Metadata of a job in its manifest, other than its files.
 
     Attributes
     ----------
     created_at
-        When the job started, as ISO 8601 in UTC.
+        The start of the job, as ISO 8601 in UTC.
     source
-        Where the rows came from.
+        The source of the rows.
     schema
         Schema of the files as JSON text.
     digest
-        Digest of all rows, if one was taken.
+        Digest of all rows, if one was computed.
     objects
-        Small objects that the format needs beside the files, in the order in which they are written after the files.
+        Additional small objects that the format needs, in the order in which they are written after the files.
     restored
         Files of older versions that are live again.
     report
         The job's report; running the job again under its id returns it.
     partition_by
-        Name, attribute and part of each column that the folders of the files say; None if only their names tell.
+        Name, attribute and part of each column of the files' folders; None if only the names of the folders define
+        them.
     """
 
     created_at: str
@@ -287,7 +289,7 @@ class AlreadyCommittedError(Exception):
     Attributes
     ----------
     manifest
-        What that run's manifest says.
+        The contents of that run's manifest.
     """
 
     def __init__(self, manifest: dict[str, Any]) -> None:
@@ -296,25 +298,25 @@ class AlreadyCommittedError(Exception):
 
 
 class Publish(Protocol):
-    """Publish the staged files of a job, all together."""
+    """Function that publishes all staged files of a job together."""
 
     def __call__(self, staged: Sequence[StagedFile], info: CommitInfo, replaced: Sequence[str] | None = None) -> object:
-        """Publish files in place of others; by default in place of what ``prepare`` found."""
+        """Publish files and replace others; by default those that ``prepare`` returned."""
         ...
 
 
 class Committer(Protocol):
-    """Publish what jobs stage. A job prepares, stages, and then commits or aborts; a dead one is mended by the next."""
+    """Publisher of staged files. A job prepares, stages, then commits or aborts; the next job repairs a dead one."""
 
     def prepare(self, job_id: str) -> tuple[str, ...]:
-        """Claim the target, mend what dead jobs left, and return what the job replaces.
+        """Claim the target, repair the target after dead jobs, and return the objects that the job replaces.
 
         Raises
         ------
         AlreadyCommittedError
             If an earlier run of this job is committed.
         TargetError
-            If the target may not be written to by this job now.
+            If this job may not write to the target now.
         """
         ...
 
@@ -325,17 +327,17 @@ class Committer(Protocol):
     def commit(
         self, job_id: str, staged: Sequence[StagedFile], info: CommitInfo, replaced: Sequence[str] = ()
     ) -> object:
-        """Make the staged files visible, all or none, in place of others.
+        """Make all staged files visible, or none, and replace others.
 
         Raises
         ------
         TargetError
-            If another job changed what this one replaces.
+            If another job changed objects that this one replaces.
         """
         ...
 
     def abort(self, job_id: str) -> None:
-        """Delete everything of a job that is not committed, its claim too."""
+        """Delete everything of a job that is not committed, including its claim."""
         ...
 
     def release(self, job_id: str) -> None:
@@ -345,19 +347,19 @@ class Committer(Protocol):
 
 @contextlib.contextmanager
 def publishing(committer: Committer, job_id: str) -> Iterator[Publish]:
-    """Claim and prepare a target, and hand out the function that publishes files there.
+    """Claim and prepare a target, and yield the function that publishes files there.
 
-    Nothing of the job stays at the target if the block raises. The job's tasks must have ended when the block ends.
+    Nothing of the job remains at the target if the block raises. The job's tasks must have ended when the block ends.
 
     Raises
     ------
     AlreadyCommittedError, TargetError
-        As :func:`prepare` says.
+        If :func:`prepare` raises it.
     """
-    found = committer.prepare(job_id)
+    prepared = committer.prepare(job_id)
 
     def publish(staged: Sequence[StagedFile], info: CommitInfo, replaced: Sequence[str] | None = None) -> object:
-        return committer.commit(job_id, staged, info, found if replaced is None else replaced)
+        return committer.commit(job_id, staged, info, prepared if replaced is None else replaced)
 
     try:
         with committer.renewed(job_id):

@@ -1,4 +1,4 @@
-"""Recognize what a folder contains: plain files, a table of a lake, the output of a stream, a log, or an export."""
+"""Detection of a folder's contents: plain files, a table of a lake, the output of a stream, a log, or an export."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ddbio.storage.object_store import ObjectStore
 
 STREAM_LOG = "_spark_metadata/"
-"""The folder of the log."""
+"""Folder of the log of a Spark stream."""
 
 # https://github.com/apache/spark: FileStreamSinkLog.scala and CompactibleFileStreamLog.scala
 _BATCH = re.compile(rf"{re.escape(STREAM_LOG)}(\d+)(\.compact)?")
@@ -38,35 +38,35 @@ def committed_files(store: ObjectStore, listed: Collection[str]) -> set[str]:
     Parameters
     ----------
     listed
-        The paths of all files in the folder, which may have been copied from where the stream wrote it.
+        The paths of all files in the folder, which may be a copy of the stream's folder.
 
     Raises
     ------
     NotFoundError
-        If a batch, or a committed file, is gone.
+        If a batch, or a committed file, does not exist.
     DecodeError
         If the log is damaged, or of another version.
     """
-    found = [(int(match[1]), bool(match[2]), match[0]) for each in store.list(STREAM_LOG) if (match := _BATCH.fullmatch(each.path))]  # fmt: skip # noqa: E501
-    # A compacted batch holds what all batches before it have.
-    first = max((number for number, is_compact, _ in found if is_compact), default=-1)
-    batches = {number: path for number, is_compact, path in sorted(found) if number > first or is_compact}
+    batch_files = [(int(match[1]), bool(match[2]), match[0]) for entry in store.list(STREAM_LOG) if (match := _BATCH.fullmatch(entry.path))]  # fmt: skip # noqa: E501
+    # A compacted batch has the entries of all previous batches.
+    first = max((number for number, is_compact, _ in batch_files if is_compact), default=-1)
+    batches = {number: path for number, is_compact, path in sorted(batch_files) if number > first or is_compact}
     batches = {number: path for number, path in batches.items() if number >= first}
-    wanted = range(max(first, 0), max(batches, default=-1) + 1)
-    if missing := [number for number in wanted if number not in batches]:
+    expected = range(max(first, 0), max(batches, default=-1) + 1)
+    if missing := [number for number in expected if number not in batches]:
         raise NotFoundError(
-            f"{store.uri}/{STREAM_LOG}{missing[0]} is gone: nothing else says which files the stream has committed"
+            f"{store.uri}/{STREAM_LOG}{missing[0]} is gone: without it, the stream's committed files are unknown"
         )
     paths = dict[str, bool]()
-    for number in wanted:
+    for number in expected:
         for name, is_there in _entries(store, batches[number]):
             paths[name] = is_there
-    known = set(listed)
-    return {_path_in(name, known, store) for name, is_there in paths.items() if is_there}
+    existing = set(listed)
+    return {_path_in(name, existing, store) for name, is_there in paths.items() if is_there}
 
 
 def _entries(store: ObjectStore, path: str) -> list[tuple[str, bool]]:
-    """Return the URIs in a batch, and whether each was added, and not deleted."""
+    """Return the URIs in a batch, and for each whether it was added, and not deleted."""
     text = store.read(path)
     try:
         version, *lines = text.decode().splitlines()
@@ -74,27 +74,27 @@ def _entries(store: ObjectStore, path: str) -> list[tuple[str, bool]]:
             raise ValueError(f"its version is {version}")  # noqa: TRY301 - one error for all
         entries = [json.loads(line) for line in lines if line.strip()]
         return [
-            (unquote(each["path"]), each.get("action", "add") == "add") for each in entries if not each.get("isDir")
+            (unquote(entry["path"]), entry.get("action", "add") == "add") for entry in entries if not entry.get("isDir")
         ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         uri = f"{store.uri}/{path}"
-        raise DecodeError(f"{uri} is no batch of a Spark stream: {error}", uri=uri) from None
+        raise DecodeError(f"{uri} is not a batch of a Spark stream: {error}", uri=uri) from None
 
 
-def _path_in(name: str, known: set[str], store: ObjectStore) -> str:
-    """Return the path in the folder of a file with a URI: the longest of its ends that is there."""
-    rest = name
-    while rest:
-        if rest in known:
-            return rest
-        rest = rest.partition("/")[2]
-    raise NotFoundError(f"{name} is gone: the stream whose log lies in {store.uri} has committed it")
+def _path_in(name: str, existing: set[str], store: ObjectStore) -> str:
+    """Return the path in the folder of a file with a URI: the longest ending of the URI that exists."""
+    ending = name
+    while ending:
+        if ending in existing:
+            return ending
+        ending = ending.partition("/")[2]
+    raise NotFoundError(f"{name} is gone: the stream whose log is in {store.uri} has committed it")
 
 
 Kind: TypeAlias = Literal["files", "ddbio", "log", "archive", "export", "spark", LakeFormatName]
 
 LOGS: Final = frozenset({"log", "archive"})
-"""Kinds whose folders are times of changes, and whose rows have columns of ddbio's own beside those of attributes."""
+"""Kinds whose folders are times of changes, and whose rows have ddbio's own columns and those of attributes."""
 
 
 _NAMES: Final[dict[str, str]] = {
@@ -107,17 +107,17 @@ _NAMES: Final[dict[str, str]] = {
     "spark": "the output of a Spark stream",
 }
 _TABLES = {name: (facts.folder, re.escape(facts.folder) + facts.metadata) for name, facts in LAKE_FORMATS.items()}
-_NOTED = rf"{META}(?:snapshots/.+|[^./]+\.json)"
+_STATES = rf"{META}(?:snapshots/.+|[^./]+\.json)"
 _LOG = rf"{META}[A-Za-z0-9_]+\.(?:capture|replay|lambda)\.json"
 _ARCHIVE = rf"{META}[A-Za-z0-9_]+\.archive\.json"
 _WITHIN = re.compile(
     rf"(?P<root>.+?)/(?:{'|'.join(f'(?P<{name}>{pattern})' for name, (_, pattern) in _TABLES.items())}"
     rf"|(?P<spark>{STREAM_LOG}.+)"
-    rf"|(?P<log>{_LOG})|(?P<archive>{_ARCHIVE})|(?P<export>{SUMMARY}\.json)|(?P<ddbio>{_NOTED}))"
+    rf"|(?P<log>{_LOG})|(?P<archive>{_ARCHIVE})|(?P<export>{SUMMARY}\.json)|(?P<ddbio>{_STATES}))"
 )
-# What the path of each of these has in it.
-_NEAR = (*(f"/{folder}" for folder, _ in _TABLES.values()), f"/{STREAM_LOG}", f"/{META}", f"/{SUMMARY}.json")
-# What metadata there is in a folder of each kind, the first that is found decides: a prefix, and the paths with it.
+# Substrings that the paths of all patterns contain.
+_SUBSTRINGS = (*(f"/{folder}" for folder, _ in _TABLES.values()), f"/{STREAM_LOG}", f"/{META}", f"/{SUMMARY}.json")
+# The metadata of each kind, as a prefix and a pattern of paths; the first kind with a match is the folder's kind.
 _PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
     *((name, *pattern) for name, pattern in _TABLES.items()),
     ("spark", STREAM_LOG, r".+"),
@@ -125,25 +125,26 @@ _PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
     ("export", STARTED, STARTED),
     ("log", META, _LOG),
     ("archive", META, _ARCHIVE),
-    ("ddbio", META, _NOTED),
+    ("ddbio", META, _STATES),
 )
 _MARKS: Final = tuple((cast("Kind", kind), prefix, re.compile(pattern)) for kind, prefix, pattern in _PATTERNS)
 # One page of a listing.
-_LISTED = 1000
+_LISTED_PATHS = 1000
 _THREADS = 16
 
 
 @dataclass(frozen=True)
 class Contents:
-    """Say what a folder contains.
+    """Contents of a folder.
 
     Attributes
     ----------
     kind
         ``files`` are plain files, also in Hive-style partitions. ``ddbio`` are files whose manifests and snapshots
-        say which of them are live, also in a folder that was published.
+        define
+        the live ones, also in a folder that was published.
     root
-        The folder that is of this kind: the given one, or one above it.
+        The folder of this kind: the given one, or one above it.
     below
         The path of the given folder in the root, which ends in a slash; empty if it is the root.
     """
@@ -157,15 +158,16 @@ class Contents:
 
     @property
     def place(self) -> str:
-        """Return what the folder is, and where its root is."""
+        """Return a description of the root folder and its kind."""
         return f"{self.root.uri} is {self}"
 
 
 def recognize(store: ObjectStore) -> Contents:
-    """Return what a folder contains, by the metadata in it, or above it.
+    """Return the contents of a folder, by the metadata in it, or above it.
 
-    A folder in a lake table, in the output of a Spark stream or in a folder of ddbio's is a part of that. What the
-    caller may not list is taken to hold no metadata.
+    A folder in a lake table, in the output of a Spark stream or in a folder of ddbio is a part of it. If the caller may
+    not
+    list a folder, it counts as one without metadata.
     """
     if kind := kind_of(store):
         return Contents(kind, store)
@@ -174,94 +176,94 @@ def recognize(store: ObjectStore) -> Contents:
 
 
 def require_own_files(store: ObjectStore, problem: str, advice: str | None = None, *, changes: bool = False) -> None:
-    """Refuse a folder whose files are named by the metadata of something else, which a job would not keep right.
+    """Refuse a folder whose files are listed in the metadata of another program, which a job would not update.
 
     Parameters
     ----------
     problem
-        What would be wrong, for the message.
+        The consequence, for the message.
     advice
-        What to do with a lake table instead; default is what rewrites its files.
+        The alternative for a lake table; default is the command that rewrites its files.
     changes
-        Whether the job replaces or deletes files, which those of an export must not be.
+        Whether the job replaces or deletes files, which is not allowed for those of an export.
 
     Raises
     ------
     OptionError
-        Naming what the folder is, and what to use instead.
+        With the kind of the folder, and the alternative.
     """
-    found = recognize(store)
-    refused = f"{_place(store, found)}: {problem}"
-    if found.kind in LAKE_FORMATS:
-        services = LAKE_FORMATS[found.kind].services
+    contents = recognize(store)
+    refused = f"{_place(store, contents)}: {problem}"
+    if contents.kind in LAKE_FORMATS:
+        services = LAKE_FORMATS[contents.kind].services
         own = f"use 'ddbio maintain' for a lake table of ddbio, and otherwise the table's own {services}"
         raise OptionError(f"{refused}, since its metadata names its files: {advice or own}")
-    if found.kind == "spark":
+    if contents.kind == "spark":
         raise OptionError(f"{refused}, since {STREAM_LOG} names its files: write its rows to another folder first")
-    if changes and (found.kind == "export" or _is_export_data(store)):
-        refused = refused if found.kind == "export" else f"{store.uri} holds the data of a native export: {problem}"
-        raise OptionError(f"{refused}, since its manifest names its files: make others of it by 'ddbio export read'")
-    if found.below and any(path.startswith(found.below) for path in live_files(found.root).paths):
-        raise OptionError(f"{refused}, since that has notes of its files: give {found.root.uri}")
-    require_no_tables(store, (each.path for each in store.list()), reads=not changes)
+    if changes and (contents.kind == "export" or _is_export_data(store)):
+        refused = refused if contents.kind == "export" else f"{store.uri} holds the data of a native export: {problem}"
+        raise OptionError(f"{refused}, since its manifest names its files: convert them by 'ddbio export read'")
+    if contents.below and any(path.startswith(contents.below) for path in live_files(contents.root).paths):
+        raise OptionError(f"{refused}, since that has records of its files: give {contents.root.uri}")
+    require_no_tables(store, (entry.path for entry in store.list()), reads=not changes)
 
 
 def require_target(store: ObjectStore, table_format: str | None = None) -> None:
-    """Refuse to write into what other programs keep a record of: a lake table, or the output of a Spark stream.
+    """Refuse to write into a folder that other programs keep a record of: a lake table, or a Spark stream's output.
 
     Parameters
     ----------
     table_format
-        The format of the lake table that is written, if one is: it may be there already.
+        The format of the lake table that is written, if any: it may exist already.
 
     Raises
     ------
     OptionError
-        Naming what is there.
+        With the kind of the existing contents.
     """
-    found = recognize(store)
-    if found.kind in {*LAKE_FORMATS, "spark"} and (found.kind != table_format or found.below):
+    contents = recognize(store)
+    if contents.kind in {*LAKE_FORMATS, "spark"} and (contents.kind != table_format or contents.below):
         raise OptionError(
-            f"{_place(store, found)}: other files in it could be read as rows of it, or be deleted with it: choose "
+            f"{_place(store, contents)}: other files in it could be read as rows of it, or be deleted with it: choose "
             "another folder"
         )
 
 
 def _roots_within(paths: Iterable[str]) -> dict[str, Kind]:
-    """Return the folders in a folder that are more than files, by their paths, which end in a slash."""
+    """Return the folders in a folder that are more than plain files, by their paths, which end in a slash."""
     roots: dict[str, Kind] = {}
     for path in paths:
         # Most paths are of data files.
-        if any(part in path for part in _NEAR) and (found := _WITHIN.fullmatch(path)):
-            root = f"{found['root']}/"
-            # A log is a folder of ddbio's, too.
+        if any(part in path for part in _SUBSTRINGS) and (match := _WITHIN.fullmatch(path)):
+            root = f"{match['root']}/"
+            # A log is also a folder of ddbio.
             if roots.get(root, "ddbio") == "ddbio":
-                roots[root] = cast("Kind", found.lastgroup)
+                roots[root] = cast("Kind", match.lastgroup)
     return roots
 
 
 def require_no_tables(
     store: ObjectStore, paths: Iterable[str], chosen: Iterable[str] | None = None, *, reads: bool = False
 ) -> None:
-    """Refuse files that belong to something else in a folder of a folder: without its metadata they mean nothing.
+    """Refuse files in a subfolder that belong to other contents: without their metadata they have no meaning.
 
     Parameters
     ----------
     paths
-        Everything in the folder.
+        All paths in the folder.
     chosen
-        The files that are wanted; None if all are.
+        The selected files; None if all are.
     reads
-        Whether files are only read, and not moved or deleted: those of a folder of ddbio's may be.
+        Whether files are only read, and not moved or deleted: this is allowed for those of a folder of ddbio.
 
     Raises
     ------
     OptionError
-        Naming the first such folder.
+        With the first such folder.
     """
-    wanted = None if chosen is None else list(chosen)
+    selected = None if chosen is None else list(chosen)
     for root, kind in sorted(_roots_within(paths).items()):
-        if (kind != "ddbio" or not reads) and (wanted is None or any(path.startswith(root) for path in wanted)):
+        if (kind != "ddbio" or not reads) and (selected is None or any(path.startswith(root) for path in selected)):
             raise OptionError(
                 f"{store.uri} holds {_NAMES[kind]} in {root}, whose files mean nothing without its metadata: give "
                 f"{store.uri}/{root.rstrip('/')}, or a folder or glob without it"
@@ -269,39 +271,43 @@ def require_no_tables(
 
 
 def _is_export_data(store: ObjectStore) -> bool:
-    """Return whether a folder is that of an export's data, or of that of incremental exports."""
+    """Return whether a folder contains the data of an export, or the data of incremental exports."""
     above = store.above()
     if above is None or above[1] != "data":
         return False
-    return any(each.path.endswith(f"{SUMMARY}.json") for each in above[0].list())
+    return any(entry.path.endswith(f"{SUMMARY}.json") for entry in above[0].list())
 
 
-def _place(store: ObjectStore, found: Contents) -> str:
-    return f"{store.uri} lies in {found.root.uri}, which is {found}" if found.below else f"{store.uri} is {found}"
+def _place(store: ObjectStore, contents: Contents) -> str:
+    return (
+        f"{store.uri} is in {contents.root.uri}, which is {contents}"
+        if contents.below
+        else f"{store.uri} is {contents}"
+    )
 
 
 def _above(store: ObjectStore) -> Iterator[Contents]:
-    """Yield the folders above one that are more than files, from the bottom up."""
+    """Yield the folders above one that are more than plain files, from the bottom up."""
     folders = list[tuple["ObjectStore", str]]()
-    # A link leads to where a folder is.
-    place: ObjectStore = LocalStore(os.path.realpath(store.uri)) if isinstance(store, LocalStore) else store
+    # The parents of a link are those of its target.
+    current: ObjectStore = LocalStore(os.path.realpath(store.uri)) if isinstance(store, LocalStore) else store
     below = ""
-    while (found := place.above()) is not None:
-        place, name = found
+    while (parent := current.above()) is not None:
+        current, name = parent
         below = f"{name}/{below}"
-        folders.append((place, below))
+        folders.append((current, below))
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-above") as pool:
         for kind, (folder, path) in zip(
-            pool.map(lambda each: kind_of(each[0], is_above=True), folders), folders, strict=True
+            pool.map(lambda folder_and_path: kind_of(folder_and_path[0], is_above=True), folders), folders, strict=True
         ):
             if kind is not None:
                 yield Contents(kind, folder, path)
 
 
 def kind_of(store: ObjectStore, *, is_above: bool = False) -> Kind | None:
-    """Return what a folder is by the metadata in it; None if it has none.
+    """Return the kind of a folder by the metadata in it; None if it has no metadata.
 
-    The folder above others is no export: the data of an export is read as plain files.
+    A folder above others is not an export: the data of an export is read as plain files.
     """
     listed: dict[str, list[str]] = {}
     for kind, prefix, pattern in _MARKS:
@@ -314,11 +320,11 @@ def kind_of(store: ObjectStore, *, is_above: bool = False) -> Kind | None:
 
 
 def _listed(store: ObjectStore, prefix: str) -> list[str]:
-    """Return the first paths with a prefix, or all that jobs of ddbio noted; none if the caller may not list them."""
+    """Return the first paths with a prefix, or all state files of ddbio; none if the caller may not list them."""
     is_folder = prefix.endswith("/")
     if isinstance(store, LocalStore) and is_folder and not os.path.isdir(f"{store.uri}/{prefix}"):  # noqa: PTH112 - as in above()
         return []
     try:
-        return [each.path for each in itertools.islice(store.list(prefix), None if prefix == META else _LISTED)]
+        return [entry.path for entry in itertools.islice(store.list(prefix), None if prefix == META else _LISTED_PATHS)]
     except (AccessDeniedError, NotFoundError):
         return []

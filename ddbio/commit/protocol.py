@@ -1,9 +1,9 @@
-"""Publish the files of a job whole or not at all, on any object store.
+"""Commit protocol that publishes the files of a job atomically, on any object store.
 
 A job claims the target and stages its files. Its commit writes an intent, completes the staged files, writes the next
-snapshot, deletes what the job replaces, writes the small objects of the files' format and then the manifest, and
-deletes intent and claim. The next job finishes the commit of a job that died, or undoes it if staged files are gone.
-It leaves running jobs alone.
+snapshot, deletes the replaced objects, writes the small objects of the files' format and then the manifest, and deletes
+intent and claim. The next job finishes the commit of a dead job, or undoes it if staged files are gone. It does not
+touch running jobs.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ if TYPE_CHECKING:
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StoredObject
 
-# Completing an upload takes S3 a tenth of a second or more, mostly waiting.
+# S3 takes a tenth of a second or more to complete an upload, mostly waiting.
 _THREADS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """What a commit will do: the files to complete, what they replace, and the manifest to write.
+    """Plan of a commit: the files to complete, the objects that they replace, and the manifest to write.
 
     Attributes
     ----------
     replaced
-        What the job replaces.
+        The objects that the job replaces.
     change
-        What becomes of the live files.
+        The change of the live files.
     deletes
-        Whether what is replaced is deleted at once, or left to a vacuum.
+        Whether replaced objects are deleted immediately, or left to a vacuum.
     """
 
     job_id: str
@@ -74,19 +74,19 @@ class Intent:
 
     @property
     def path(self) -> str:
-        """Return where the intent is kept."""
+        """Return the path of the intent."""
         return intent_path(self.job_id)
 
 
 def carry_out(store: ObjectStore, intent: Intent, claim: Claim | None = None) -> None:
-    """Complete all files, write the snapshot, delete what is replaced, and write the manifest.
+    """Complete all files, write the snapshot, delete the replaced objects, and write the manifest.
 
     Raises
     ------
     NotFoundError
         If a staged file is gone.
     ConflictError
-        If another job changed what this one replaces.
+        If another job changed objects that this one replaces.
     TargetError
         If the job lost its claim, or its id is another job's.
     """
@@ -96,12 +96,12 @@ def carry_out(store: ObjectStore, intent: Intent, claim: Claim | None = None) ->
                 pass
         if claim is not None:
             claim.require()
-        # The commit: whoever goes by snapshots sees all of it from now on.
+        # The commit: readers of snapshots see all of it from now on.
         record(store, intent.change, intent.manifest)
     if intent.deletes:
         store.delete(_without_newer(store, intent, intent.replaced))
-    for each in intent.objects:
-        store.put(each.path, each.text.encode())
+    for small_object in intent.objects:
+        store.put(small_object.path, small_object.text.encode())
     path, text = manifest_path(intent.job_id), format_state(intent.manifest)
     # Another process that repairs this job writes the same bytes.
     if not store.put_if_absent(path, text) and store.read(path) != text:
@@ -109,7 +109,7 @@ def carry_out(store: ObjectStore, intent: Intent, claim: Claim | None = None) ->
 
 
 def finish(store: ObjectStore, intent: Intent, *, keeps_claim: bool = False) -> None:
-    """Carry out the commit of a job that died, or roll it back if that is impossible."""
+    """Complete the commit of a dead job, or roll it back if that is impossible."""
     if not has_manifest(store, intent.job_id):
         try:
             carry_out(store, intent)
@@ -128,25 +128,29 @@ def undo(store: ObjectStore, intent: Intent) -> None:
 
 
 def _without_newer(store: ObjectStore, intent: Intent, paths: Sequence[str]) -> list[str]:
-    """Return the paths without what other jobs at the target have published under the same names meanwhile."""
+    """Return the paths, except those that other jobs have published under the same names in the meantime."""
     if all(map(owner_of, paths)):
         return list(paths)
-    states = {each.path for each in store.list(META) if is_manifest(each.path) or is_intent(each.path)}
+    states = {entry.path for entry in store.list(META) if is_manifest(entry.path) or is_intent(entry.path)}
     others = {job_of_state(path) for path in states.difference(intent.replaced)} - {intent.job_id}
     spared = published_by(store, others)
-    # Names that tell their job are given once: what is replaced under one is not what somebody published since.
+    # Names with a job id are unique: nobody can have published a replaced one again.
     return [path for path in paths if owner_of(path) or path not in spared]
 
 
 def _roll_back(store: ObjectStore, intent: Intent) -> None:
     store.abort(intent.job_id)
-    store.delete([each.path for each in intent.staged])
+    store.delete([file.path for file in intent.staged])
     replaced = set(intent.replaced)
-    store.delete(_without_newer(store, intent, [each.path for each in intent.objects if each.path not in replaced]))
+    store.delete(
+        _without_newer(
+            store, intent, [small_object.path for small_object in intent.objects if small_object.path not in replaced]
+        )
+    )
 
 
 def tidy(store: ObjectStore, intent: Intent, *, keeps_claim: bool = False) -> None:
-    """Delete the intent, the claim, and what is still staged for the job."""
+    """Delete the intent, the claim, and the remaining staged files of the job."""
     # The intent first: without a claim any job may repair it.
     store.delete([intent.path])
     if not keeps_claim:
@@ -161,18 +165,18 @@ def has_manifest(store: ObjectStore, job_id: str) -> bool:
 
 
 def owner_of(path: str) -> str:
-    """Return the id of the job whose file or manifest this is; empty for other objects, whose names do not tell."""
+    """Return the id of the job whose file or manifest this is; empty for objects without a job id in their names."""
     return job_of_state(path) if is_manifest(path) else job_of(path)
 
 
 def published_by(store: ObjectStore, job_ids: Iterable[str]) -> set[str]:
-    """Return what the manifests of jobs name, or the intents of those that are in their commit."""
+    """Return the paths in the manifests of jobs, or in the intents of those that are in their commit."""
     named = set[str]()
     for job_id in job_ids:
         intent = read_intent(store, intent_path(job_id))
         if intent is not None:
-            named.update(each.path for each in intent.staged)
-            named.update(each.path for each in intent.objects)
+            named.update(file.path for file in intent.staged)
+            named.update(small_object.path for small_object in intent.objects)
         # After the intent: a commit that ends in between has its manifest by now.
         path = manifest_path(job_id)
         with contextlib.suppress(NotFoundError):
@@ -182,11 +186,11 @@ def published_by(store: ObjectStore, job_ids: Iterable[str]) -> set[str]:
 
 
 def read_intent(store: ObjectStore, path: str) -> Intent | None:
-    """Return the intent at a path, or None if it is gone."""
+    """Return the intent at a path, or None if it does not exist any more."""
     try:
         state = read_state(store, path)
     except NotFoundError:
-        # Gone in between: its job has just finished.
+        # Its job has just finished.
         return None
     change = state["change"]
     return Intent(
@@ -194,40 +198,41 @@ def read_intent(store: ObjectStore, path: str) -> Intent | None:
         staged=tuple(map(StagedFile.from_dict, state["staged"])),
         replaced=tuple(state["replaced"]),
         manifest=state["manifest"],
-        objects=tuple(SmallObject(each["path"], each["text"]) for each in state.get("objects", [])),
+        objects=tuple(SmallObject(entry["path"], entry["text"]) for entry in state.get("objects", [])),
         change=Change(change["mode"], change["operation"], tuple(change["removed"]), change["base_version"]),
         deletes=state["deletes"],
     )
 
 
-# What a job without a claim staged is deleted when its id is so old: an attempt to repair it deleted the claim.
+# Staged files of a job without a claim are deleted when its id is this old: an attempt to repair it deleted the claim.
 DEAD_AFTER = timedelta(days=7)
 _LOG = logging.getLogger("ddbio.commit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Commit to a folder: say where a job's output goes, and what the job may do to what is there.
+    """Committer to a folder: the location of a job's output, and the allowed changes of existing files.
 
     Attributes
     ----------
     mode
-        ``error`` wants an empty target, ``append`` adds to it, ``overwrite`` replaces what is there, ``replace`` the
-        live files that the job names when it commits.
+        ``error`` requires an empty target, ``append`` adds to it, ``overwrite`` replaces all existing files,
+        ``replace``
+        the live files that the job names when it commits.
     overwrite_foreign
-        Whether ``overwrite`` may delete what no manifest of ddbio names.
+        Whether ``overwrite`` may delete objects that no manifest of ddbio names.
     partitions_only
         Whether ``overwrite`` replaces only the files of those partitions that the job writes to.
     command
-        What is the same when the same job is asked for again, but for its id.
+        A text that is the same for every run of the same command, regardless of the job's id.
     lease_seconds
         Age at which the claims of other jobs count as dead.
     operation
-        What history calls the job; default is the mode.
+        The name of the job in the history; default is the mode.
     keeps_replaced
-        Leave what the job replaces in place until a vacuum, for readers of older versions.
+        Keep replaced objects until a vacuum, for readers of older versions.
     keeps_staged
-        Leave what a job that failed has staged, for a run of the same job that goes on with it.
+        Keep the staged files of a failed job, for a run of the same job that resumes it.
     """
 
     store: ObjectStore
@@ -245,9 +250,10 @@ class Target:
         return Claim(self.store, job_id, self.mode, lease_seconds=self.lease_seconds)
 
     def prepare(self, job_id: str) -> tuple[str, ...]:
-        """Claim a target and bring it in order; return the objects that the job replaces.
+        """Claim and clean up a target; return the objects that the job replaces.
 
-        Commits of jobs that died are finished, or undone if that is impossible, and what such jobs staged is deleted. A
+        Commits of dead jobs are finished, or undone if that is impossible, and the staged files of such jobs are
+        deleted. A
         staged file does not make a target non-empty; a manifest does, even one without files.
 
         Raises
@@ -256,8 +262,8 @@ class Target:
             If an earlier run of this job is committed; perhaps this call finished its commit.
         TargetError
             If another job writes to the target and excludes this one; if the target is not empty and the mode is
-            ``error``; if the mode is ``overwrite`` and the target holds objects that no manifest names, or is more than
-            a folder of output; if it is not writable.
+            ``error``; if the mode is ``overwrite`` and the target has objects that no manifest names, or is more than a
+            folder of output; if it is not writable.
         """
         check_job_id(job_id)
         store, claim = self.store, self.claim(job_id)
@@ -271,7 +277,7 @@ class Target:
             # Better refused now than after the scan.
             require_readable(store)
             require_uploads(store, job_id)
-            return _replaced(self, live, job_id)
+            return _objects_to_replace(self, live, job_id)
         except BaseException:
             self.abort(job_id)
             raise
@@ -290,13 +296,13 @@ class Target:
         staged
             The files of one attempt of every task.
         replaced
-            What ``prepare`` returned; in mode ``replace`` the live files that go.
+            The result of ``prepare``; in mode ``replace`` the live files that are removed.
 
         Raises
         ------
         TargetError
             If the job lost its claim, or another job published files in a target that was to be this job's alone, or
-            replaced what this one replaces.
+            replaced files that this one replaces.
         """
         store, claim = self.store, self.claim(job_id)
         claim.require()
@@ -314,7 +320,7 @@ class Target:
         )
         store.put(intent.path, format_state(asdict(intent)))
         carry_out(store, intent, claim)
-        # The job is committed: the next job deletes what stays behind now.
+        # The job is committed: the next job deletes any remaining objects.
         with contextlib.suppress(DdbioError):
             tidy(store, intent)
         return manifest_path(job_id)
@@ -322,7 +328,7 @@ class Target:
     def abort(self, job_id: str) -> None:
         """Delete everything of a job that is not committed; see :func:`abort`.
 
-        What a job has staged stays if it can go on, and has not begun to commit.
+        Staged files stay if the job can be resumed, and has not started its commit.
         """
         if self.keeps_staged and read_intent(self.store, intent_path(job_id)) is None:
             self.release(job_id)
@@ -336,17 +342,17 @@ class Target:
 
 def files_of_partitions(paths: Iterable[str], staged: Iterable[StagedFile]) -> tuple[str, ...]:
     """Return those of some paths that are files in the folders of the staged files; manifests stay."""
-    folders = {each.path.rpartition("/")[0] for each in staged}
+    folders = {file.path.rpartition("/")[0] for file in staged}
     return tuple(path for path in paths if path.rpartition("/")[0] in folders and not path.startswith(META))
 
 
 def require_uploads(store: ObjectStore, job_id: str) -> None:
-    """Refuse a store in which a job could not stage a file, or not discard it: better now than after its work.
+    """Refuse a store in which a job could not stage or discard a file, before the job does its work.
 
     Raises
     ------
     AccessDeniedError
-        Naming the permission that is missing.
+        With the missing permission.
     """
     store.create(FileNaming(job_id, 0).path(0, "probe")).abort()
 
@@ -354,14 +360,15 @@ def require_uploads(store: ObjectStore, job_id: str) -> None:
 def abort(store: ObjectStore, job_id: str) -> None:
     """Delete everything of the job: files, uploads, staging folder and claim.
 
-    A job that has its manifest stays, and a commit that has written its snapshot is finished: either way the target is
-    whole. The commit of a job that has lost its claim belongs to the job that took it over: it is left
-    alone. Call this after the tasks of the job have ended, since a running task stages more.
+    A job with a manifest stays, and a commit that has written its snapshot is finished: either way the target is
+    consistent. The commit of a job that has lost its claim belongs to the job that took it over, and is not touched.
+    Call
+    this after the tasks of the job have ended, since a running task stages more.
     """
     intent = read_intent(store, intent_path(job_id))
     if intent is not None:
         if not is_there(store, claim_path(job_id)):
-            # Another job took this one for dead, and may just be finishing this very commit.
+            # Another job considered this one dead, and may be finishing this commit now.
             return
         undo(store, intent)
     store.delete([claim_path(job_id)])
@@ -369,20 +376,20 @@ def abort(store: ObjectStore, job_id: str) -> None:
 
 
 def abort_old(store: ObjectStore, before: datetime, spared: Collection[str] = ()) -> None:
-    """Discard what jobs have staged that began before a time, as their ids tell; killed ones leave it.
+    """Discard the staged files of jobs that started before a time, by their ids; killed jobs leave such files.
 
     Parameters
     ----------
     spared
-        Jobs that keep what they have staged.
+        Jobs that keep their staged files.
     """
-    for each in old_jobs(store, before).difference(spared):
-        store.abort(each)
+    for job_id in old_jobs(store, before).difference(spared):
+        store.abort(job_id)
 
 
 def old_jobs(store: ObjectStore, before: datetime) -> set[str]:
-    """Return the jobs that have something staged, and began before a time."""
-    began = ((each, started_at(each)) for each in store.staged_jobs())
+    """Return the jobs that have staged files, and started before a time."""
+    began = ((job_id, started_at(job_id)) for job_id in store.staged_jobs())
     return {job_id for job_id, at in began if at is not None and at <= before}
 
 
@@ -392,10 +399,10 @@ def check_target(target: Target) -> None:
     Raises
     ------
     TargetError
-        If it holds something and the mode is ``error``, or ``overwrite`` and no manifest names it.
+        If it is not empty and the mode is ``error``, or ``overwrite`` and no manifest names an object.
     """
     _require_no_hazard(target)
-    _replaced(target, set(), "")
+    _objects_to_replace(target, set(), "")
 
 
 def _require_no_hazard(target: Target) -> None:
@@ -420,44 +427,44 @@ def _manifest(target: Target, job_id: str, staged: Sequence[StagedFile], info: C
         "schema": info.schema,
         **({} if info.partition_by is None else {"partition_by": list(info.partition_by)}),
         "digest": info.digest,
-        "rows": sum(each.rows for each in staged),
-        "files": [*(each.manifest_entry() for each in staged), *(each.to_dict() for each in info.restored)],
-        "objects": [each.path for each in info.objects],
+        "rows": sum(file.rows for file in staged),
+        "files": [*(file.manifest_entry() for file in staged), *(file.to_dict() for file in info.restored)],
+        "objects": [small_object.path for small_object in info.objects],
         "report": info.report,
     }
 
 
 def _clean_up(store: ObjectStore, others: Sequence[ForeignClaim], job_id: str) -> tuple[set[str], list[dict[str, Any]]]:
-    """Finish or undo what dead jobs left; return the ids of running jobs, and the manifests of finished commits."""
+    """Finish or undo the commits of dead jobs; return the ids of running jobs and the finished commits' manifests."""
     live, finished = set[str](), list[dict[str, Any]]()
     for other in others:
         if other.is_live:
             live.add(other.job_id)
         else:
             _LOG.info("%s at %s has died: cleaning up after it", other, store.uri)
-            # First, so that it cannot go on if it was only suspended.
+            # First, so that the job cannot continue if it was only suspended.
             store.delete([claim_path(other.job_id)])
             finished += _recover(store, other.job_id)
-            # What a fold on Spark has spilled.
-            store.delete([each.path for each in store.list(f"{STAGING}{other.job_id}/")])
-    for each in list(store.list(META)):
-        # A commit without a claim: a job that began to repair it died too, or the job itself did at its very end.
-        if is_intent(each.path) and (dead := job_of_state(each.path)) not in live:
+            # Spilled rows of a fold on Spark.
+            store.delete([entry.path for entry in store.list(f"{STAGING}{other.job_id}/")])
+    for entry in list(store.list(META)):
+        # A commit without a claim: a job that started to repair it died too, or the job itself did at its very end.
+        if is_intent(entry.path) and (dead := job_of_state(entry.path)) not in live:
             finished += _recover(store, dead, keeps_claim=dead == job_id)
     if (now := started_at(job_id)) is not None:
         abort_old(store, now - DEAD_AFTER, live | {job_id})
     else:
-        # The name of a job does not tell when it began. It needs the same permission to discard its own files.
+        # The name of the job does not contain its start time. It needs the same permission to discard its own files.
         store.staged_jobs()
-    store.delete([each.path for each in store.list(META) if each.path.endswith(PROBE)])
-    store.delete([each.path for each in store.list(STAGING) if _is_old(each.path.removeprefix(STAGING), job_id)])
+    store.delete([entry.path for entry in store.list(META) if entry.path.endswith(PROBE)])
+    store.delete([entry.path for entry in store.list(STAGING) if _is_old(entry.path.removeprefix(STAGING), job_id)])
     return live, finished
 
 
 def _recover(store: ObjectStore, job_id: str, *, keeps_claim: bool = False) -> list[dict[str, Any]]:
-    """Finish the commit of a job that died and return its manifest, or undo it if staged files are gone.
+    """Finish the commit of a dead job and return its manifest, or undo it if staged files are gone.
 
-    A later run of the same job has a claim of its own, and keeps it.
+    A later run of the same job has its own claim, and keeps it.
     """
     intent = read_intent(store, intent_path(job_id))
     if intent is None:
@@ -484,20 +491,20 @@ def _require_not_done(target: Target, job_id: str, finished: Sequence[dict[str, 
             )
 
 
-def _replaced(target: Target, live: set[str], job_id: str) -> tuple[str, ...]:
-    """Return what the job replaces, or refuse a target that the mode does not allow."""
+def _objects_to_replace(target: Target, live: set[str], job_id: str) -> tuple[str, ...]:
+    """Return the objects that the job replaces, or refuse a target that the mode does not allow."""
     store = target.store
     if target.mode in {"append", "replace"}:
         return ()
-    found = (each.path for each in store.list() if _is_content(each.path))
+    contents = (entry.path for entry in store.list() if _is_content(entry.path))
     if target.mode == "error":
-        if first := next(found, None):
+        if first := next(contents, None):
             ways = "choose another target, empty this one, or use mode append or overwrite"
             raise TargetError(f"target {store.uri} is not empty (it holds {first}): {ways}", store.uri)
         return ()
-    # Another job may append at the same time. The second listing finds its claim, intent or manifest; its files stay.
-    paths = list(found)
-    added = {each.path for each in store.list(META)} - set(paths)
+    # Another job may append at the same time. The second listing has its claim, intent or manifest; its files stay.
+    paths = list(contents)
+    added = {entry.path for entry in store.list(META)} - set(paths)
     states = (path for path in added if is_claim(path) or is_intent(path) or is_manifest(path))
     retained = live | {job_of_state(path) for path in states} - {job_id}
     spared = published_by(store, retained)
@@ -524,25 +531,25 @@ def _foreign(store: ObjectStore, paths: Sequence[str]) -> list[str]:
 
 
 def _require_unchanged(target: Target, job_id: str, replaced: Sequence[str]) -> None:
-    """Refuse to commit beside what another job, which took this one for dead, committed meanwhile."""
+    """Refuse to commit in addition to another job, which considered this one dead and committed in the meantime."""
     store = target.store
     if target.mode in {"append", "replace"}:
         return
-    known = {*replaced, manifest_path(job_id)}
-    for each in store.list(META):
-        if is_manifest(each.path) and each.path not in known:
-            mode = read_state(store, each.path).get("mode")
+    expected = {*replaced, manifest_path(job_id)}
+    for entry in store.list(META):
+        if is_manifest(entry.path) and entry.path not in expected:
+            mode = read_state(store, entry.path).get("mode")
             if mode != "append":
                 raise TargetError(
-                    f"target {store.uri} was written to meanwhile by job {job_of_state(each.path)} (mode "
-                    f"{mode}): nothing of this job was committed; run it again if it is still wanted",
+                    f"target {store.uri} was written to meanwhile by job {job_of_state(entry.path)} (mode "
+                    f"{mode}): nothing of this job was committed; run it again if it is still needed",
                     store.uri,
                 )
 
 
 def list_manifests(store: ObjectStore) -> list[StoredObject]:
     """Return the manifests of the jobs that are committed to a target."""
-    return [each for each in store.list(META) if is_manifest(each.path)]
+    return [entry for entry in store.list(META) if is_manifest(entry.path)]
 
 
 def _is_old(text: str, job_id: str) -> bool:

@@ -150,7 +150,7 @@ def parquet_bytes(table: pa.Table, compression: Compression) -> bytes:
     writer = ParquetFileWriter(sink, table.schema, WriterOptions(compression, table.nbytes, table))
     writer.write_group(table)
     writer.finish()
-    return sink.held.getvalue()
+    return sink.buffer.getvalue()
 
 
 class ParquetReader(FileReader):

@@ -1,7 +1,7 @@
-"""Keep what a job has done where its next run finds it: a head that says what the job is, and records beside it.
+"""State of a job for its next run: a head that identifies the job, and records.
 
-The head is ``_ddbio/<job_id>.<kind>.json``, written once. Records lie in ``_ddbio/<job_id>.<kind>/``. A record that is
-written only if it is not there is a fence: of two runs of a job only one passes it.
+The head is ``_ddbio/<job_id>.<kind>.json``, written once. Records are in ``_ddbio/<job_id>.<kind>/``. A record that is
+written only if it does not exist is a fence: of two runs of a job, only one passes it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JobState:
-    """Read and write the state of one job in a store; picklable as far as the store is.
+    """State of one job in a store; picklable if the store is.
 
     Attributes
     ----------
     kind
-        What the job does: it is part of the names of all its objects.
+        The type of job, which is part of the names of all its objects.
     """
 
     store: ObjectStore
@@ -35,35 +35,35 @@ class JobState:
     kind: str
 
     def begin(self, identity: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what the job was begun with; begin it if it is new."""
+        """Return the identity with which the job was started; start it if it is new."""
         if self.store.put_if_absent(self._head, _text(identity)):
             return identity
         return self.head() or identity
 
-    def begin_as(self, identity: Mapping[str, Any], noted: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        """Return what the job was begun with; begin it if it is new, and refuse to go on under another identity.
+    def begin_as(self, identity: Mapping[str, Any], extra: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        """Return the head with which the job was started; start it if it is new, and refuse to resume another identity.
 
         Parameters
         ----------
         noted
-            What the first run notes besides; later runs may differ in it.
+            Additional members that the first run records; later runs may differ in them.
 
         Raises
         ------
         OptionError
             If a member of the identity differs.
         """
-        noted = noted or {}
-        begun = self.begin({**identity, **noted})
-        require_same(self.job_id, begun, {**identity, **{name: begun.get(name) for name in noted}}, {})
-        return begun
+        extra = extra or {}
+        head = self.begin({**identity, **extra})
+        require_same(self.job_id, head, {**identity, **{name: head.get(name) for name in extra}}, {})
+        return head
 
     def head(self) -> dict[str, Any] | None:
-        """Return what the job was begun with, or None if it is new."""
+        """Return the head of the job, or None if it is new."""
         return self._read(self._head)
 
     def put(self, name: str, values: Mapping[str, Any]) -> None:
-        """Write a record, over an older one of this name if there is one."""
+        """Write a record, and replace an older one of this name."""
         self.store.put(self._path(name), _text(values))
 
     def put_once(self, name: str, values: Mapping[str, Any]) -> bool:
@@ -80,19 +80,19 @@ class JobState:
             yield read_state(self.store, entry.path)
 
     def listed(self, prefix: str = "") -> dict[str, float]:
-        """Return the names of all records that begin so, and when each was written by the clock of the store."""
+        """Return the names of all records with this prefix, and their times of writing by the store's clock."""
         folder = f"{META}{self.job_id}.{self.kind}/"
-        found = self.store.list(f"{folder}{prefix}")
-        return {each.path.removeprefix(folder).removesuffix(".json"): each.modified_at for each in found}
+        entries = self.store.list(f"{folder}{prefix}")
+        return {entry.path.removeprefix(folder).removesuffix(".json"): entry.modified_at for entry in entries}
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete records; those that are not there are passed over."""
-        self.store.delete([self._path(each) for each in names])
+        """Delete records; missing ones are ignored."""
+        self.store.delete([self._path(name) for name in names])
 
     def forget(self) -> None:
-        """Delete the head and all records, so that the job begins anew."""
+        """Delete the head and all records, so that the job restarts from the beginning."""
         folder = f"{META}{self.job_id}.{self.kind}/"
-        self.store.delete([*(each.path for each in self.store.list(folder)), self._head])
+        self.store.delete([*(entry.path for entry in self.store.list(folder)), self._head])
 
     @property
     def _head(self) -> str:
@@ -107,28 +107,31 @@ class JobState:
         return None
 
 
-def require_same(job_id: str, begun: Mapping[str, Any], identity: Mapping[str, Any], names: Mapping[str, str]) -> None:
+def require_same(job_id: str, head: Mapping[str, Any], identity: Mapping[str, Any], names: Mapping[str, str]) -> None:
     """Refuse to continue a job under another identity.
 
     Parameters
     ----------
-    begun
-        What the job was begun with.
+    head
+        The head with which the job was started.
     names
-        How members are called in a message; an empty text stands for the files of a source.
+        The names of members in messages; an empty text is for the files of a source.
 
     Raises
     ------
     OptionError
         If a member differs.
     """
-    # Options that a job does not have are not in its identity.
-    for name, value in (dict.fromkeys(begun) | dict(identity)).items():
-        if begun.get(name) == value:
+    # The identity does not include options that a job does not have.
+    for name, value in (dict.fromkeys(head) | dict(identity)).items():
+        if head.get(name) == value:
             continue
-        said = names.get(name, name)
-        reason = f"it was begun with {said} {begun.get(name)!r}, and {value!r} is asked for; give {said} as then, or"
-        if not said:
+        shown_name = names.get(name, name)
+        reason = (
+            f"it was begun with {shown_name} {head.get(name)!r}, and {value!r} is asked for; give {shown_name} as "
+            "then, or"
+        )
+        if not shown_name:
             reason = "the files of its source have changed since; give"
         raise OptionError(f"job {job_id!r} cannot go on: {reason} another job_id")
 

@@ -1,4 +1,4 @@
-"""Name, write and read the small objects that jobs keep in ``_ddbio/`` of a folder, beside their files."""
+"""Names, writing and reading of the small objects of jobs in ``_ddbio/`` of a folder."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from ddbio.storage.object_store import ObjectStore
 
 META = "_ddbio/"
-"""Folder of a target for what jobs write beside their files; Spark, Athena and pyarrow ignore it."""
+"""Folder of a target for the metadata of jobs; Spark, Athena and pyarrow ignore it."""
 
 PROBE = ".probe"
-"""End of the name of an empty object that a job writes and deletes to try its permissions."""
+"""Ending of the name of an empty object that a job writes and deletes to test its permissions."""
 
 STAGING = f"{META}staging/"
 SNAPSHOTS = f"{META}snapshots/"
 
 _CLAIM, _INTENT, _MANIFEST = ".claim.json", ".intent.json", ".json"
-# What has another name is no state of a job's, whoever placed it there.
+# An object with another name is not a state of a job, regardless of who wrote it.
 _STATE = re.compile(rf"{META}\w+", re.ASCII)
 _SNAPSHOT = re.compile(re.escape(SNAPSHOTS) + r"(\d{20})\.json", re.ASCII)
 
@@ -63,9 +63,9 @@ def is_manifest(path: str) -> bool:
 
 
 def version_at(path: str) -> int | None:
-    """Return the version of the snapshot at a path, or None if that is no snapshot."""
-    found = _SNAPSHOT.fullmatch(path)
-    return None if found is None else int(found[1])
+    """Return the version of the snapshot at a path, or None if it is not a snapshot."""
+    match = _SNAPSHOT.fullmatch(path)
+    return None if match is None else int(match[1])
 
 
 def job_of_state(path: str) -> str:
@@ -79,14 +79,14 @@ def format_state(state: dict[str, Any]) -> bytes:
 
 
 def read_state(store: ObjectStore, path: str) -> dict[str, Any]:
-    """Return the contents of a file of state: the one way in which they are read.
+    """Return the contents of a state file: all state files are read by this function.
 
     Raises
     ------
     NotFoundError
         If there is no such file.
     TargetError
-        If it is damaged, something else than ddbio wrote it, or a newer version of ddbio did. The message names the
-        file and says what to do.
+        If it is damaged, or written by another program or by a newer version of ddbio. The message names the file and
+        has an advice.
     """
     return parse_state(read_at_most(store, path, MAX_BYTES), path, store.uri)

@@ -1,4 +1,4 @@
-"""The interface of an object store in which files appear whole or not at all, and a file over one of its objects."""
+"""Interface of an object store in which files appear atomically, and a file interface for its objects."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class Sink(Protocol):
-    """Take the bytes of one staged file, which stays invisible; enough of a file for ``pyarrow.PythonFile``."""
+    """Sink for the bytes of one staged file, which stays invisible; ``pyarrow.PythonFile`` accepts it."""
 
     closed: bool
 
     def write(self, data: Buffer, /) -> int:
-        """Take all of the bytes; return how many that were."""
+        """Write all of the bytes; return their number."""
         ...
 
     def finish(self, rows: int) -> StagedFile:
@@ -31,12 +31,12 @@ class Sink(Protocol):
         ...
 
     def abort(self) -> None:
-        """Discard the bytes; later writes are discarded too."""
+        """Discard the bytes; later writes are discarded, too."""
         ...
 
 
 class SinkMaker(Protocol):
-    """Take files."""
+    """Object that creates files."""
 
     def create(self, path: str) -> Sink:
         """Return a sink for the file with this path."""
@@ -44,7 +44,7 @@ class SinkMaker(Protocol):
 
 
 class ObjectStore(Protocol):
-    """Store objects below one target; paths are relative to it and use ``/``. Picklable."""
+    """Store of objects below one target; paths are relative to it and use ``/``. Picklable."""
 
     @property
     def uri(self) -> str:
@@ -52,12 +52,12 @@ class ObjectStore(Protocol):
         ...
 
     def above(self) -> tuple[ObjectStore, str] | None:
-        """Return the folder above, and the name of this one in it; None if there is none."""
+        """Return the parent folder, and the name of this folder in it; None if there is none."""
         ...
 
     @property
     def hazard(self) -> str | None:
-        """What else deleting the whole target would delete: the working folder, a bucket; None if nothing."""
+        """Anything else that deleting the whole target would delete: the working folder, a bucket; None if nothing."""
         ...
 
     def create(self, path: str) -> Sink:
@@ -65,19 +65,19 @@ class ObjectStore(Protocol):
         ...
 
     def stage_copy(self, source: object, entry: StoredObject, path: str, rows: int) -> StagedFile | None:
-        """Stage a copy that moves no byte through this process, made by S3 or a hard link; None if that cannot be.
+        """Stage a copy by S3 or a hard link, without moving bytes through this process; None if that is impossible.
 
         Parameters
         ----------
         source
             The store that has listed the object.
         path
-            Where the copy will appear, a name of ``FileNaming``.
+            The future path of the copy, a name of ``FileNaming``.
 
         Raises
         ------
         NotFoundError
-            If the object is gone.
+            If the object does not exist any more.
         """
         ...
 
@@ -87,16 +87,16 @@ class ObjectStore(Protocol):
         Raises
         ------
         NotFoundError
-            If the staged bytes are gone and the file is not there.
+            If neither the staged bytes nor the file exist.
         """
         ...
 
     def abort(self, job_id: str) -> None:
-        """Discard everything that was staged for a job, also by tasks that were killed."""
+        """Discard all staged files of a job, including those of tasks that were killed."""
         ...
 
     def staged_jobs(self) -> set[str]:
-        """Return the ids of all jobs that have something staged."""
+        """Return the ids of all jobs with staged files."""
         ...
 
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
@@ -118,7 +118,7 @@ class ObjectStore(Protocol):
         ...
 
     def read_range(self, entry: StoredObject, start: int, length: int) -> bytes:
-        """Return a range of an object that ``list`` has shown; fail if it was replaced since and the store can tell.
+        """Return a range of a listed object; raise if it was replaced since, as far as the store can detect this.
 
         Raises
         ------
@@ -128,25 +128,25 @@ class ObjectStore(Protocol):
         ...
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a small object whole, over an older one if there is one."""
+        """Write a small object atomically, and replace an older one."""
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Write a small object whole and return True, or return False if one is there."""
+        """Write a small object atomically and return True, or return False if it exists."""
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete objects; those that are not there are passed over."""
+        """Delete objects; missing ones are ignored."""
         ...
 
 
 def is_there(store: ObjectStore, path: str) -> bool:
     """Return whether an object is visible."""
-    return any(each.path == path for each in store.list(path))
+    return any(entry.path == path for entry in store.list(path))
 
 
 def read_at_most(store: ObjectStore, path: str, most_bytes: int) -> bytes:
-    """Return the bytes of an object; of a larger one only a part, which is longer than ``most_bytes``."""
+    """Return the bytes of an object; of a larger object only a part, which is longer than ``most_bytes``."""
     data = bytearray()
     for chunk in store.read_chunks(path):
         data += chunk
@@ -157,7 +157,7 @@ def read_at_most(store: ObjectStore, path: str, most_bytes: int) -> bytes:
 
 @contextlib.contextmanager
 def aborted_on_error(writer: Any) -> Iterator[None]:
-    """Abort a sink, or a writer of files, if what is done in the context fails."""
+    """Abort a sink, or a writer of files, if the body of the context raises."""
     try:
         yield
     except BaseException:
@@ -166,12 +166,12 @@ def aborted_on_error(writer: Any) -> Iterator[None]:
 
 
 def stage_copy(target: ObjectStore, source: ObjectStore, entry: StoredObject, path: str, rows: int) -> StagedFile:
-    """Stage a copy of an object of any store, by reading and writing its bytes if there is no cheaper way.
+    """Stage a copy of an object of any store; its bytes are read and written only if there is no cheaper method.
 
     Raises
     ------
     NotFoundError
-        If the object is gone, or has another size.
+        If the object does not exist any more, or has another size.
     """
     if staged := target.stage_copy(source, entry, path, rows):
         return staged
@@ -185,7 +185,7 @@ def stage_copy(target: ObjectStore, source: ObjectStore, entry: StoredObject, pa
 
 
 class RangeFile(io.RawIOBase):
-    """A seekable file over one object, so that reading a footer costs no whole file; every read is a request."""
+    """Seekable file over one object, so that a footer can be read without the rest; every read is a request."""
 
     def __init__(self, store: ObjectStore, entry: StoredObject) -> None:
         self._store, self._entry = store, entry
@@ -213,36 +213,36 @@ class RangeFile(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill a buffer from the current position, as far as bytes follow; return how many those were."""
+        """Fill a buffer from the current position as far as possible; return the number of bytes read."""
         data = self.read(len(memoryview(buffer)))
         memoryview(buffer)[: len(data)] = data
         return len(data)
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return at most ``size`` bytes from the current position; all that follow if it is None or negative."""
-        left = max(0, self.size() - self._at)
-        wanted = left if size is None or size < 0 else min(size, left)
-        data = self._store.read_range(self._entry, self._at, wanted) if wanted else b""
+        """Return at most ``size`` bytes from the current position; all remaining bytes if it is None or negative."""
+        remaining = max(0, self.size() - self._at)
+        length = remaining if size is None or size < 0 else min(size, remaining)
+        data = self._store.read_range(self._entry, self._at, length) if length else b""
         self._at += len(data)
         return data
 
 
 class MemorySink:
-    """Keep the bytes of one file in memory."""
+    """Sink that keeps the bytes of one file in memory."""
 
     closed = False
 
     def __init__(self) -> None:
-        self.held = io.BytesIO()
+        self.buffer = io.BytesIO()
 
     def write(self, data: Buffer, /) -> int:
-        """Keep all of the bytes; return how many that were."""
-        return self.held.write(data)
+        """Append all of the bytes; return their number."""
+        return self.buffer.write(data)
 
     def finish(self, rows: int) -> StagedFile:
         """Return a file without a name."""
-        return StagedFile("", self.held.tell(), rows, {})
+        return StagedFile("", self.buffer.tell(), rows, {})
 
     def abort(self) -> None:
-        """Forget the bytes."""
-        self.held = io.BytesIO()
+        """Discard the bytes."""
+        self.buffer = io.BytesIO()

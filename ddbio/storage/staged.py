@@ -1,4 +1,4 @@
-"""Describe staged files, stored objects and job ids, name the files of a job, and keep paths within their folder."""
+"""Staged files, stored objects, job ids; the names of a job's files; and the check that paths stay in their folder."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ddbio.errors import OptionError, TargetError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Without a hyphen a job id never ends inside another one.
+# Without a hyphen, a job id never ends inside another one.
 _JOB_ID = re.compile(r"[A-Za-z0-9_]+")
-# As ddbio.jobs.stores makes ids.
+# The format of ids by ddbio.jobs.stores.
 _INSTANT = re.compile(r"\d{8}T\d{6}Z(?=_)")
 _FILE_NAME = re.compile(r"part-([A-Za-z0-9_]+)-\d+-\d+-\d+\.")
 _SHOWN = 200
@@ -22,26 +22,26 @@ _SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A staged file: plain JSON values, from which any process can complete it; no credential.
+    """Staged file: plain JSON values, from which any process can complete it; no credential.
 
     Attributes
     ----------
     path
-        Where the file will appear, relative to the target.
+        The future path of the file, relative to the target.
     size_bytes
-        Size of the whole file.
+        Size of the complete file.
     rows
         Rows in the file.
     token
-        What the store that staged the file needs to complete it.
+        The data by which the store that staged the file completes it.
     partition
-        Hive column and text of each folder that the file lies in; None is null. Empty if rows are not partitioned.
+        Hive column and text of each folder that contains the file; None is null. Empty if rows are not partitioned.
     statistics
-        ``nulls``, ``min`` and ``max`` of key and partition columns; None if none were taken.
+        ``nulls``, ``min`` and ``max`` of key and partition columns; None if none were collected.
     digest
-        Digest of the rows, with the columns of the folders; None if none was taken.
+        Digest of the rows, with the columns of the folders; None if none was computed.
     md5
-        MD5 of the file's bytes as base64, where the manifests of its format say it.
+        MD5 of the file's bytes as base64, if the manifests of its format store it.
     crc32
         CRC-32 of each mebibyte of the file, four bytes each, as base64; None if its format has checksums.
     """
@@ -58,11 +58,11 @@ class StagedFile:
 
     @classmethod
     def from_dict(cls, entry: Mapping[str, Any]) -> StagedFile:
-        """Return the file whose members ``asdict`` gave; members that this release does not know are left out."""
-        return cls(**{each.name: entry[each.name] for each in fields(cls) if each.name in entry})
+        """Return the file from the members of ``asdict``; members that this release does not know are ignored."""
+        return cls(**{member.name: entry[member.name] for member in fields(cls) if member.name in entry})
 
     def manifest_entry(self) -> dict[str, Any]:
-        """Return what a manifest says of the file."""
+        """Return the file's entry in a manifest."""
         return {
             "path": self.path,
             "bytes": self.size_bytes,
@@ -84,7 +84,7 @@ class SmallObject:
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """A visible object of a store.
+    """Visible object of a store.
 
     Attributes
     ----------
@@ -93,11 +93,11 @@ class StoredObject:
     version
         A text that changes when the object is replaced.
     modified_at
-        When it was written, in seconds since 1970 by the store's clock.
+        The time of writing, in seconds since 1970 by the store's clock.
     crc32
         The checksums of a :class:`StagedFile`, if they were looked up in the manifest that names it.
     format
-        The name of its format, if that was stated or found out; None if its name tells it.
+        The name of its format, if it was stated or detected; None if it follows from the object's name.
     """
 
     path: str
@@ -110,12 +110,12 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class FileNaming:
-    """Name the files of one attempt of one task; no other attempt uses the same names.
+    """Names of the files of one attempt of one task; no other attempt uses the same names.
 
     Raises
     ------
     OptionError
-        If the job id holds anything but letters, digits and underscores.
+        If the job id has other characters than letters, digits and underscores.
     """
 
     job_id: str
@@ -136,19 +136,19 @@ def check_job_id(job_id: str) -> None:
     Raises
     ------
     OptionError
-        If the job id holds anything but letters, digits and underscores.
+        If the job id has other characters than letters, digits and underscores.
     """
     if not is_job_id(job_id):
         raise OptionError(f"job id {job_id!r} does not fit into file names: use letters, digits and underscores")
 
 
 def is_job_id(text: str) -> bool:
-    """Return whether a text can be a job id: ids are parts of the names of files."""
+    """Return whether a text is valid as a job id: ids are parts of file names."""
     return _JOB_ID.fullmatch(text) is not None
 
 
 def started_at(job_id: str) -> datetime | None:
-    """Return when a job started, by a text that begins with its id; None if the id does not tell."""
+    """Return the start time of a job by a text that begins with its id; None if the id does not contain it."""
     match = _INSTANT.match(job_id)
     try:
         return None if match is None else datetime.strptime(match[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
@@ -157,28 +157,29 @@ def started_at(job_id: str) -> datetime | None:
 
 
 def job_of(path: str) -> str:
-    """Return the id of the job whose file a path names, or an empty text."""
+    """Return the id of the job whose file has this path, or an empty text."""
     match = _FILE_NAME.match(path.rpartition("/")[2])
     return match[1] if match else ""
 
 
 def contained(path: object, folder: str, *, is_key: bool = False) -> str:
-    """Return a path if it names something within its folder, and does so in one way only.
+    """Return a path if it is within its folder, and is canonical.
 
-    It is relative and has no empty part, no part ``.`` or ``..`` and no NUL. A backslash counts as a slash when parts
-    ``..`` are looked for: some file systems and servers take it for one.
+    It is relative and has no empty part, no part ``.`` or ``..`` and no NUL. A backslash counts as a slash in the
+    search for
+    parts ``..``, because some file systems and servers treat it as one.
 
     Parameters
     ----------
     folder
         URI of the folder, for the message.
     is_key
-        Whether the path is the key of an object that exists, which may have empty parts and parts ``.``.
+        Whether the path is the key of an existing object, which may have empty parts and parts ``.``.
 
     Raises
     ------
     TargetError
-        If it does not.
+        If it is not.
     """
     if isinstance(path, str) and path and "\0" not in path:
         parts = path.split("/")
@@ -193,14 +194,14 @@ def outside(path: object, folder: str) -> TargetError:
     shown = repr(path)
     shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
     return TargetError(
-        f"{shown} is no path within {folder}, so it is neither read nor written: remove what names it, or place the "
-        "file in that folder",
+        f"{shown} is no path within {folder}, so it is neither read nor written: remove the reference to it, or move "
+        "the file into that folder",
         folder,
     )
 
 
 def _is_encodable(path: str) -> bool:
-    """Return whether a path can be one: names of local files that are no UTF-8 hold lone surrogates."""
+    """Return whether a path can be encoded: names of local files that are not UTF-8 have lone surrogates."""
     if path.isascii():
         return True
     try:

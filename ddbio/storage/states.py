@@ -1,7 +1,7 @@
-"""Read the files of state that jobs keep in ``_ddbio/`` of a folder: whoever may write there may have written them.
+"""State files that jobs keep in ``_ddbio/`` of a folder. Everybody with write access to it may have written them.
 
-Each kind of file is known by its path and has one shape, which is checked before anybody uses the contents. Members and
-files that this release does not know pass, so that those of other releases can be read.
+The path determines the kind of a file. Each kind has one shape, which is checked before the contents are used. Unknown
+members and files are accepted, so that those of other releases can be read.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
     Check: TypeAlias = Callable[[Any], None]
 
-_MOST = 2**63
+_MAX_INTEGER = 2**63
 _YEAR_10000 = 253_402_300_800
 _SHOWN = 80
 
 
 class ShapeError(ValueError):
-    """Raised by a check; its text names the member and says what is wrong with it."""
+    """Raised by a check; its text has the member and the reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self._reason, self._members = reason, list[str]()
 
     def within(self, member: str) -> ShapeError:
-        """Return the error of the value that has this member."""
+        """Return the error of the value that contains this member."""
         self._members.append(member[:_SHOWN])
         return self
 
@@ -46,40 +46,40 @@ class ShapeError(ValueError):
         return f"{''.join(reversed(self._members)).lstrip('.') or 'the text'} {self._reason}"
 
 
-def _refuse(value: object, wanted: str) -> NoReturn:
-    raise ShapeError(f"is {shown(value)}, not {wanted}")
+def _refuse(value: object, expected: str) -> NoReturn:
+    raise ShapeError(f"is {shown(value)}, not {expected}")
 
 
 def shown(value: object) -> str:
-    """Return a value as messages show it: not all of a long one."""
+    """Return a value for messages, with long ones cut."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-def value(wanted: str, test: Callable[[Any], bool]) -> Check:
-    """Return the check of a value by a test, which is called ``wanted`` in messages."""
+def value(description: str, test: Callable[[Any], bool]) -> Check:
+    """Return the check of a value by a test; ``description`` is the expected value in messages."""
 
-    def check(found: Any) -> None:
-        if not test(found):
-            _refuse(found, wanted)
+    def check(candidate: Any) -> None:
+        if not test(candidate):
+            _refuse(candidate, description)
 
     return check
 
 
 def members(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Check:
     """Return the check of an object by its members; it may have others, too."""
-    known = [*required.items(), *(optional or {}).items()]
+    checks = [*required.items(), *(optional or {}).items()]
 
-    def check(found: Any) -> None:
-        if type(found) is not dict:
-            _refuse(found, "an object")
+    def check(candidate: Any) -> None:
+        if type(candidate) is not dict:
+            _refuse(candidate, "an object")
         for name in required:
-            if name not in found:
+            if name not in candidate:
                 raise ShapeError(f"has no member {name!r}")
-        for name, inner in known:
+        for name, inner in checks:
             try:
-                if name in found:
-                    inner(found[name])
+                if name in candidate:
+                    inner(candidate[name])
             except ShapeError as error:
                 raise error.within(f".{name}") from None
 
@@ -89,12 +89,12 @@ def members(required: Mapping[str, Check], optional: Mapping[str, Check] | None 
 def object_of(inner: Check) -> Check:
     """Return the check of an object whose members are all alike."""
 
-    def check(found: Any) -> None:
-        if type(found) is not dict:
-            _refuse(found, "an object")
-        for name, each in found.items():
+    def check(candidate: Any) -> None:
+        if type(candidate) is not dict:
+            _refuse(candidate, "an object")
+        for name, member_value in candidate.items():
             try:
-                inner(each)
+                inner(member_value)
             except ShapeError as error:
                 raise error.within(f".{name}") from None
 
@@ -104,12 +104,12 @@ def object_of(inner: Check) -> Check:
 def list_of(inner: Check) -> Check:
     """Return the check of a list whose elements are all alike."""
 
-    def check(found: Any) -> None:
-        if type(found) is not list:
-            _refuse(found, "a list")
-        for number, each in enumerate(found):
+    def check(candidate: Any) -> None:
+        if type(candidate) is not list:
+            _refuse(candidate, "a list")
+        for number, element in enumerate(candidate):
             try:
-                inner(each)
+                inner(element)
             except ShapeError as error:
                 raise error.within(f"[{number}]") from None
 
@@ -117,14 +117,14 @@ def list_of(inner: Check) -> Check:
 
 
 def row_of(*inner: Check) -> Check:
-    """Return the check of a list of so many elements."""
+    """Return the check of a list with one check per element."""
 
-    def check(found: Any) -> None:
-        if type(found) is not list or len(found) != len(inner):
-            _refuse(found, f"a list of {len(inner)}")
-        for number, (each, element) in enumerate(zip(inner, found, strict=True)):
+    def check(candidate: Any) -> None:
+        if type(candidate) is not list or len(candidate) != len(inner):
+            _refuse(candidate, f"a list of {len(inner)}")
+        for number, (check_element, element) in enumerate(zip(inner, candidate, strict=True)):
             try:
-                each(element)
+                check_element(element)
             except ShapeError as error:
                 raise error.within(f"[{number}]") from None
 
@@ -134,44 +134,44 @@ def row_of(*inner: Check) -> Check:
 def or_null(inner: Check) -> Check:
     """Return the check of a value that may be null."""
 
-    def check(found: Any) -> None:
-        if found is not None:
-            inner(found)
+    def check(candidate: Any) -> None:
+        if candidate is not None:
+            inner(candidate)
 
     return check
 
 
-def _is_path(found: Any) -> bool:
+def _is_path(candidate: Any) -> bool:
     try:
-        contained(found, "")
+        contained(candidate, "")
     except TargetError:
         return False
     return True
 
 
-def _is_base64(found: Any) -> bool:
+def _is_base64(candidate: Any) -> bool:
     try:
-        return type(found) is str and base64.b64decode(found, validate=True) is not None
+        return type(candidate) is str and base64.b64decode(candidate, validate=True) is not None
     except (binascii.Error, ValueError):
         return False
 
 
-def _is_time(found: Any) -> bool:
+def _is_time(candidate: Any) -> bool:
     try:
-        return type(found) is str and datetime.fromisoformat(found).tzinfo is not None
+        return type(candidate) is str and datetime.fromisoformat(candidate).tzinfo is not None
     except ValueError:
         return False
 
 
-TEXT = value("a text", lambda found: type(found) is str)
-FLAG = value("true or false", lambda found: type(found) is bool)
-WHOLE = value("a whole number", lambda found: type(found) is int and abs(found) < _MOST)
-COUNT = value("a count", lambda found: type(found) is int and 0 <= found < _MOST)
-# Up to the year 9999; NaN is neither.
-SECONDS = value("a time in seconds", lambda found: type(found) in {int, float} and 0 <= found < _YEAR_10000)
+TEXT = value("a text", lambda text: type(text) is str)
+FLAG = value("true or false", lambda flag: type(flag) is bool)
+WHOLE = value("a whole number", lambda number: type(number) is int and abs(number) < _MAX_INTEGER)
+COUNT = value("a count", lambda count: type(count) is int and 0 <= count < _MAX_INTEGER)
+# Times up to the year 9999; NaN is refused.
+SECONDS = value("a time in seconds", lambda seconds: type(seconds) in {int, float} and 0 <= seconds < _YEAR_10000)
 TIME = value("a time with its zone", _is_time)
 PATH = value("a path within the folder", _is_path)
-JOB = value("a job id", lambda found: type(found) is str and is_job_id(found))
+JOB = value("a job id", lambda text: type(text) is str and is_job_id(text))
 BASE64 = value("base64", _is_base64)
 OBJECT = members({})
 
@@ -181,28 +181,28 @@ _END = re.compile(rb',\n "crc32": "([0-9a-f]{8})"\n\}\Z')
 
 
 def add_checksum(text: str) -> bytes:
-    """Return the text of an object, which has members, with its checksum as the last one."""
+    """Return the text of an object with members, with its checksum as the last member."""
     body = text.removesuffix("}").rstrip().encode()
     return body + f',\n "{MEMBER}": "{zlib.crc32(body):08x}"\n}}'.encode()
 
 
-def is_whole(text: bytes) -> bool:
-    """Return whether a text is as it was written; one without a checksum, as older releases wrote it, is."""
-    found = _END.search(text)
-    return found is None or zlib.crc32(text[: found.start()]) == int(found[1], 16)
+def has_valid_checksum(text: bytes) -> bool:
+    """Return whether a text matches its checksum; one without a checksum, as older releases wrote it, does."""
+    match = _END.search(text)
+    return match is None or zlib.crc32(text[: match.start()]) == int(match[1], 16)
 
 
 FORMAT = 1
 """Version of the layout of claims, intents, manifests and snapshots."""
 
 MAX_BYTES = 256 * 1024 * 1024
-"""A larger file is no file of state: a snapshot of this size would name about half a million files."""
+"""Maximum size of a state file: a snapshot of this size would list about half a million files."""
 
-# What is stored as runs of numbers is expanded.
-_MOST_UNITS = 10_000_000
+# Runs of numbers are expanded, up to this number.
+_MAX_UNITS = 10_000_000
 
-_MODE = value("a mode", lambda found: found in ("error", "append", "overwrite", "replace"))
-_DIGEST = value("a digest", lambda found: type(found) is str and re.fullmatch(r"[0-9a-f]{1,64}", found) is not None)
+_MODE = value("a mode", lambda mode: mode in ("error", "append", "overwrite", "replace"))
+_DIGEST = value("a digest", lambda text: type(text) is str and re.fullmatch(r"[0-9a-f]{1,64}", text) is not None)
 _FILE = members(
     {"path": PATH, "bytes": COUNT},
     {
@@ -275,7 +275,7 @@ _SHARD = members({"after": or_null(TEXT), "to": TEXT, "records": COUNT}, {"dropp
 _OF_BATCH = {"batch": COUNT, "files": list_of(members({"path": PATH, "rows": COUNT}))}
 _OF_SHARDS = {"shards": object_of(_SHARD), "positions": object_of(TEXT), "gaps": list_of(TEXT)}
 _MORE_OF_BATCH = {"at": SECONDS, "lineage": COUNT}
-# What a batch has if it does not say.
+# Defaults of the members that a batch may lack.
 _EMPTY_BATCH: dict[str, type] = {"shards": dict, "positions": dict, "gaps": list}
 _REST = or_null(members({"key": or_null(OBJECT), "queries": COUNT, "keys": list_of(TEXT)}))
 _STEP = members(
@@ -290,38 +290,38 @@ _BATCH = members({"batch": COUNT})
 _TEXTS = object_of(list_of(or_null(TEXT)))
 
 
-def _are_hours(found: Any) -> bool:
-    times = found if type(found) is dict else {"": found}
+def _are_hours(candidate: Any) -> bool:
+    times = candidate if type(candidate) is dict else {"": candidate}
     return all(re.fullmatch(r"[0-9]{1,18}", at) and type(hour) is str for at, hour in times.items())
 
 
-def _check_runs(found: Any) -> None:
-    list_of(row_of(COUNT, COUNT, COUNT))(found)
-    if sum(max(0, last - first + 1) for first, last, _ in found) > _MOST_UNITS:
+def _check_runs(runs: Any) -> None:
+    list_of(row_of(COUNT, COUNT, COUNT))(runs)
+    if sum(max(0, last - first + 1) for first, last, _ in runs) > _MAX_UNITS:
         raise ShapeError("has more units than a load")
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """Describe a kind of file of state: its paths, its shape, and what to do with a malformed one.
+    """Kind of a state file: its paths, its shape, and the advice for a malformed one.
 
     Attributes
     ----------
     has_format
-        Whether a member says the version of its layout.
-    lacking
-        Members that a file may lack, and the types of the empty values that they have then.
+        Whether a member has the version of the layout.
+    defaults
+        Members that a file may lack, and the types of their empty default values.
     """
 
     path: re.Pattern[str]
     check: Check
     advice: str
     has_format: bool = False
-    lacking: Mapping[str, type] = field(default_factory=dict)
+    defaults: Mapping[str, type] = field(default_factory=dict)
 
 
 def _path(name: str) -> re.Pattern[str]:
-    """Return the pattern of the paths of a kind, whose name has words for its parts."""
+    """Return the pattern of the paths of a kind; words in the name are placeholders of its parts."""
     parts = {
         "LOG": "(?:capture|replay|lambda)",
         "OWN_JOB": r"(?P<job_id>\w+)",
@@ -342,7 +342,7 @@ _BASE = {
     "expired_before": value("hours by time", _are_hours),
 }
 _STREAM = {"stream": TEXT, "table_arn": TEXT, "table_id": TEXT, "started_at": SECONDS, "name": TEXT}
-_RESTORE = "restore it from a copy; if there is none, begin the job anew in another folder"
+_RESTORE = "restore it from a copy; if there is none, restart the job in another folder"
 _RESTORED = {
     r"JOB\.capture": members({}, _CAPTURE_HEAD),
     r"JOB\.LOG/folded-\d{12}": members({"batches": list_of(members(_OF_BATCH | _OF_SHARDS, _MORE_OF_BATCH))}),
@@ -359,7 +359,7 @@ _RESTORED = {
         {"batch": COUNT, "hours": object_of(members({"batches": list_of(COUNT)}, {"mark": TEXT}))}
     ),
 }
-_AGAIN = "delete it, and what it notes is done again"
+_REPEAT = "delete it, and the job repeats the recorded work"
 _REPEATED = {
     r"JOB\.capture/exports": members({"exports": list_of(TEXT)}),
     r"JOB\.capture/export-\d+": members({"tries": COUNT, "arn": or_null(TEXT)}),
@@ -376,25 +376,25 @@ _REPEATED = {
     r"JOB\.reconcile/window-\d+": members({"start": TIME, "end": TIME}, {"done": FLAG}),
     r"JOB\.bootstrap/base": members({}, _BASE),
 }
-_ANEW = "restore it, or give another job_id"
-_NAMED_ANEW = {
+_RESTORE_OR_RENAME = "restore it, or give another job_id"
+_RENAMED = {
     r"JOB\.load": members({}, {"units": COUNT, "table": TEXT}),
     r"JOB\.scan": members({}, {"begun": _DIGEST}),
     r"JOB\.scan/plan": members({"segments": COUNT, "schema": TEXT}),
 }
 _WAIT = "wait for two minutes, or delete it if no job writes to this folder"
-_DISCARD = "delete it, and what its job has staged is discarded"
-_FOREIGN = "restore it, or move it away: files that only it names are then read as those of other programs"
-_BEFORE = "restore it, or move it away: the folder then is as the version before says"
+_DISCARD = "delete it, and the staged files of its job are discarded"
+_FOREIGN = "restore it, or move it away: files that only it lists are then read as files of other programs"
+_PREVIOUS = "restore it, or move it away: the folder then has the files of the previous version"
 _KINDS = (
     _Kind(_path(r"OWN_JOB\.claim"), _CLAIM, _WAIT, has_format=True),
     _Kind(_path(r"OWN_JOB\.intent"), _INTENT, _DISCARD, has_format=True),
-    _Kind(_path("OWN_JOB"), members({}, _MANIFEST), _FOREIGN, has_format=True, lacking={"files": list}),
-    _Kind(_path(r"snapshots/(?P<version>\d{20})"), _SNAPSHOT, _BEFORE, has_format=True),
-    _Kind(_path(r"JOB\.LOG/BATCH"), members(_OF_BATCH, _OF_SHARDS | _MORE_OF_BATCH), _RESTORE, lacking=_EMPTY_BATCH),
+    _Kind(_path("OWN_JOB"), members({}, _MANIFEST), _FOREIGN, has_format=True, defaults={"files": list}),
+    _Kind(_path(r"snapshots/(?P<version>\d{20})"), _SNAPSHOT, _PREVIOUS, has_format=True),
+    _Kind(_path(r"JOB\.LOG/BATCH"), members(_OF_BATCH, _OF_SHARDS | _MORE_OF_BATCH), _RESTORE, defaults=_EMPTY_BATCH),
     *(
         _Kind(_path(name), check, advice)
-        for advice, checks in ((_RESTORE, _RESTORED), (_AGAIN, _REPEATED), (_ANEW, _NAMED_ANEW))
+        for advice, checks in ((_RESTORE, _RESTORED), (_REPEAT, _REPEATED), (_RESTORE_OR_RENAME, _RENAMED))
         for name, check in checks.items()
     ),
 )
@@ -402,7 +402,7 @@ _OTHER = _Kind(re.compile(""), OBJECT, _RESTORE)
 
 
 def parse_state(text: bytes, path: str, uri: str = "") -> dict[str, Any]:
-    """Return the contents of a file of state, which have the shape of its kind and its own names in them.
+    """Return the contents of a state file, after checking their shape and the names in them.
 
     Parameters
     ----------
@@ -414,16 +414,19 @@ def parse_state(text: bytes, path: str, uri: str = "") -> dict[str, Any]:
     Raises
     ------
     TargetError
-        If it is damaged, something else than ddbio wrote it, or a newer version of ddbio did. The message names the
-        file and says what to do.
+        If it is damaged, or written by another program or by a newer version of ddbio. The message names the file and
+        has an advice.
     """
-    place = f"{uri}/{path}" if uri else path
-    kind, match = next(((each, found) for each in _KINDS if (found := each.path.fullmatch(path))), (_OTHER, None))
+    file_uri = f"{uri}/{path}" if uri else path
+    kind, match = next(
+        ((candidate, path_match) for candidate in _KINDS if (path_match := candidate.path.fullmatch(path))),
+        (_OTHER, None),
+    )
     try:
         if len(text) > MAX_BYTES:
             raise ShapeError(f"is larger than {MAX_BYTES:,} bytes")
-        if not is_whole(text):
-            raise TargetError(f"{place} is damaged: its text has another checksum than it says; {kind.advice}", uri)
+        if not has_valid_checksum(text):
+            raise TargetError(f"{file_uri} is damaged: its checksum does not match its text; {kind.advice}", uri)
         state = json.loads(text)
         OBJECT(state)
         state.pop(MEMBER, None)
@@ -431,32 +434,32 @@ def parse_state(text: bytes, path: str, uri: str = "") -> dict[str, Any]:
             members({}, {"format": WHOLE})(state)
         if kind.has_format and state.get("format", 0) > FORMAT:
             raise TargetError(
-                f"{place} has format {shown(state['format'])}, this ddbio knows {FORMAT}: use the newer ddbio that "
+                f"{file_uri} has format {shown(state['format'])}, this ddbio knows {FORMAT}: use the newer ddbio that "
                 "wrote it",
                 uri,
             )
         kind.check(state)
-        for name, empty in kind.lacking.items():
+        for name, empty in kind.defaults.items():
             state.setdefault(name, empty())
         _check_names(state, {} if match is None else match.groupdict())
     except (ValueError, RecursionError, MemoryError) as error:
-        reason = str(error) if isinstance(error, ShapeError) else f"the text is no JSON ({_short(error)})"
-        raise TargetError(f"{place} is not as ddbio writes it: {reason}; {kind.advice}", uri) from None
+        reason = str(error) if isinstance(error, ShapeError) else f"the text is not JSON ({_short(error)})"
+        raise TargetError(f"{file_uri} is not as ddbio writes it: {reason}; {kind.advice}", uri) from None
     return state  # type: ignore[no-any-return]
 
 
 def _check_names(state: dict[str, Any], named: dict[str, str]) -> None:
-    """Compare what a file says of itself with its name, and an intent's job with those of its files."""
+    """Compare the members of a file with its name, and an intent's job with those of its files."""
     for name, text in named.items():
-        wanted = text if name == "job_id" else int(text)
-        if state.get(name, wanted) != wanted:
-            raise ShapeError(f"is {shown(state[name])}, and the name of the file says {wanted!r}").within(f".{name}")
+        expected = text if name == "job_id" else int(text)
+        if state.get(name, expected) != expected:
+            raise ShapeError(f"is {shown(state[name])}, but the file's name has {expected!r}").within(f".{name}")
     if "staged" in state:
         if state["manifest"]["job_id"] != state["job_id"]:
             raise ShapeError("is of another job").within(".manifest")
-        for number, each in enumerate(state["staged"]):
-            if job_of(each["path"]) != state["job_id"]:
-                raise ShapeError(f"is {shown(each['path'])}, a file of another job").within(f".staged[{number}].path")
+        for number, staged in enumerate(state["staged"]):
+            if job_of(staged["path"]) != state["job_id"]:
+                raise ShapeError(f"is {shown(staged['path'])}, a file of another job").within(f".staged[{number}].path")
 
 
 def _short(error: BaseException) -> str:

@@ -497,7 +497,7 @@ def test_small_objects_of_what_appends_during_an_overwrite_stay(make_store):
 def test_a_job_that_was_taken_for_dead_does_not_commit(make_store, monkeypatch, is_back, reason):
     """A job that slept longer than its lease finds its claim gone, or the other's manifest, and leaves nothing."""
     # It renews nothing by itself: a renewal just after the other's claim would show that it lives.
-    monkeypatch.setattr(claims, "_SHORTEST_RENEWAL_SECONDS", 3600)
+    monkeypatch.setattr(claims, "_MIN_RENEWAL_SECONDS", 3600)
     store = make_store()
     job = publishing(at(store, "error"), "one")
     complete = job.__enter__()

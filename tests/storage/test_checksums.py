@@ -26,7 +26,7 @@ from ddbio.storage.checksums import BLOCK_BYTES, CRC_POLYNOMIALS, ChecksumSink, 
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.meta import manifest_path, read_state
 from ddbio.storage.staged import FileNaming
-from ddbio.storage.states import add_checksum, is_whole
+from ddbio.storage.states import add_checksum, has_valid_checksum
 
 PATH = "part-job-00000-0-0000.csv"
 SIZE_BYTES = 3 * BLOCK_BYTES + 100
@@ -208,10 +208,10 @@ def test_a_damaged_manifest_is_an_error(tmp_path):
 def test_a_text_tells_that_it_is_as_it_was_written():
     """Any other byte before the checksum is told; without a checksum nothing is known."""
     text = add_checksum('{"a": [1, "é"]}')
-    assert is_whole(text)
-    assert is_whole(b'{"a": 1}')
+    assert has_valid_checksum(text)
+    assert has_valid_checksum(b'{"a": 1}')
     for place in range(text.index(b",\n")):
-        assert not is_whole(text[:place] + bytes([text[place] ^ 4]) + text[place + 1 :])
+        assert not has_valid_checksum(text[:place] + bytes([text[place] ^ 4]) + text[place + 1 :])
 
 
 def by_definition(algorithm, data):

@@ -146,7 +146,7 @@ def test_a_file_is_no_target(tmp_path):
     """A target that is a file, or lies below one, is refused by name."""
     (tmp_path / "file").write_text("x")
     for target in ["file", "file/below"]:
-        with pytest.raises(TargetError, match="is a file or lies below one"):
+        with pytest.raises(TargetError, match="is a file or is below one"):
             LocalStore(tmp_path / target).create(PART)
 
 
@@ -204,7 +204,7 @@ def test_listing_looks_only_where_the_prefix_leads(local_store):
 def test_a_folder_that_may_not_be_written_is_refused_before_the_job(tmp_path):
     """A target that is a file, or lies below one, is refused with its name before anything is read."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(TargetError, match="is a file or lies below one"):
+    with pytest.raises(TargetError, match="is a file or is below one"):
         Target(store=LocalStore(tmp_path / "file" / "out"), mode="append").prepare("one")
 
 
