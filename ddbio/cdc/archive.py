@@ -1,7 +1,10 @@
-"""Archive the items that the time to live has deleted, by the log of a table's changes, each once.
+"""Archive of the items that the time to live has deleted, made from the log of a table's changes.
 
-A batch's record comes first: it says which changes of which hours are archived by it. Then come its files, by the month
-of expiry, only where none are. A run that finds a record whose files may be missing writes them again from the log.
+Each change is archived once.
+
+The record of a batch is written first. It lists the changes of each hour that the batch archives. Its files follow, by
+the month of expiry, with conditional writes. A run that reads a record whose files may be missing writes them again
+from the log.
 """
 
 from __future__ import annotations
@@ -89,21 +92,21 @@ _NEVER_SECONDS: Final = 5 * 365 * 86_400
 _KEPT = (SEQUENCE, EVENT_ID, EVENT_TIME)
 _ONLY_SECONDS = pa.timestamp("us", "UTC")
 # The last second of the year 9999.
-_LONGEST = 253_402_300_799.0
+_MAX_SECONDS = 253_402_300_799.0
 _MICROS = 1_000_000
 
 
 def expiry_seconds(values: pa.Array[Any] | pa.ChunkedArray[Any]) -> Any:
-    """Return a column of expiry times in seconds as doubles; null where a value is none: only numbers count.
+    """Return a column of expiry times in seconds as doubles. Only numbers count; other values are null.
 
     Raises
     ------
     OptionError
-        If the column holds no numbers.
+        If the column does not have a numeric type.
     """
     if not is_number(values.type):
-        raise OptionError(f"items do not expire by a column of {values.type}: the time to live is a number of seconds")
-    # Whole numbers that no double is exactly are times of no item, and no reason to fail.
+        raise OptionError(f"a column of {values.type} has no expiry times: the time to live is a number of seconds")
+    # Integers that a double cannot represent exactly are not realistic times, and no reason to fail.
     return values.cast(pa.float64(), safe=False)
 
 
@@ -113,30 +116,33 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def is_expired(seconds: Any, at: Any) -> Any:
-    """Return whether items with these expiry times are expired at a time, and not too long ago to be deleted at all."""
+    """Return whether items with these expiry times are expired at a time, but not for more than five years.
+
+    DynamoDB never deletes items that expired more than five years ago.
+    """
     since = pc.subtract(at, float(_NEVER_SECONDS))
     return pc.fill_null(pc.and_(pc.less_equal(seconds, at), pc.greater(seconds, since)), False)  # noqa: FBT003 - the value
 
 
 def expired_rows(rows: pa.Table, ttl: str | None, *, infers: bool) -> pa.Table:
-    """Return the deletes by the time to live among the rows of a log, as items with the time at which they expired.
+    """Return the deletes by the time to live in the rows of a log, as items with the time at which they expired.
 
     Parameters
     ----------
     ttl
-        The attribute by which items expire; None takes the time of the delete instead.
+        The attribute with the expiry time; None uses the time of the delete instead.
     infers
-        Whether deletes of expired items count that the log does not mark: replicas of a global table get those of
-        other Regions as ordinary ones.
+        Whether to include deletes of expired items that the log does not mark as expired: replicas of a global table
+        get the deletes of other Regions as ordinary ones.
 
     Raises
     ------
     OptionError
-        If the rows have no old images, or no number of that attribute.
+        If the rows have no old images, or no numeric value of that attribute.
     """
     if OLD_IMAGE not in rows.column_names:
-        raise OptionError("the log has no old images, which are what is archived: capture with old_image")
-    # One filter at the end: each copies whole items.
+        raise OptionError("the log has no old images, which an archive needs: capture with old_image")
+    # Filter only once, at the end: each filter copies whole items.
     is_delete: Any = pc.equal(rows.column(OPERATION), pa.scalar("REMOVE"))
     has_image: Any = pc.is_valid(rows.column(OLD_IMAGE))
     times: Any = rows.column(EVENT_TIME).cast(_ONLY_SECONDS).cast(pa.int64())
@@ -147,14 +153,14 @@ def expired_rows(rows: pa.Table, ttl: str | None, *, infers: bool) -> pa.Table:
         due = _expiry_of(rows, ttl)
         if infers:
             marked = pc.or_(marked, is_expired(due, deleted_at))
-        is_time: Any = pc.and_(pc.greater_equal(due, pa.scalar(0.0)), pc.less_equal(due, pa.scalar(_LONGEST)))
+        is_time: Any = pc.and_(pc.greater_equal(due, pa.scalar(0.0)), pc.less_equal(due, pa.scalar(_MAX_SECONDS)))
         seconds = pc.if_else(is_time.fill_null(False), due, deleted_at)  # noqa: FBT003 - the value
     elif infers:
-        raise OptionError("deletes are recognised by their attribute of the time to live: give ttl")
+        raise OptionError("deletes are recognised by the attribute with the expiry time: give ttl")
     inferred = pc.and_not(marked, rows.column(EXPIRED))
-    whole: Any = seconds.cast(pa.int64(), safe=False)
-    at: Any = pc.multiply(whole, _MICROS).cast(_ONLY_SECONDS)
-    # An older release gave an attribute a column of the same name.
+    whole_seconds: Any = seconds.cast(pa.int64(), safe=False)
+    at: Any = pc.multiply(whole_seconds, _MICROS).cast(_ONLY_SECONDS)
+    # An older release may have an attribute column with the same name.
     own = [name for name in _KEPT if name in rows.column_names and is_own(rows.schema.field(name), LOG_COLUMNS)]
     kept = (
         rows.select([*own, OLD_IMAGE, OLD_RESCUE])
@@ -166,7 +172,7 @@ def expired_rows(rows: pa.Table, ttl: str | None, *, infers: bool) -> pa.Table:
 
 
 def without_image(rows: pa.Table) -> int:
-    """Return how many rows of a log are deletes by the time to live of items that the log does not have."""
+    """Return the number of deletes by the time to live in the rows of a log whose old image is missing."""
     is_marked: Any = pc.and_(pc.equal(rows.column(OPERATION), pa.scalar("REMOVE")), rows.column(EXPIRED))
     if OLD_IMAGE in rows.column_names:
         is_marked = pc.and_(is_marked, pc.is_null(rows.column(OLD_IMAGE)))
@@ -174,30 +180,30 @@ def without_image(rows: pa.Table) -> int:
 
 
 def has_expiry(rows: pa.Table, ttl: str) -> bool:
-    """Return whether rows of a log can have expiry times: a column of numbers for the attribute, or rescued values."""
+    """Return whether rows of a log can have expiry times: a numeric column for the attribute, or rescued values."""
     field = _image_field(rows, ttl)
     return (field is not None and is_number(field.type)) or bool(pc.any(_is_rescued(rows, ttl)).as_py())
 
 
 def without_attributes(items: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Return items without some attributes, also where they are rescued."""
-    items = items.drop_columns([each.name for each in items.schema if name_of_field(each) in names])
-    place = items.schema.get_field_index(RESCUE_NAME)
-    texts = [None if text is None else json.loads(text) for text in items.column(place).to_pylist()]
+    """Return items without some attributes. They are also removed from the rescue column."""
+    items = items.drop_columns([field.name for field in items.schema if name_of_field(field) in names])
+    column = items.schema.get_field_index(RESCUE_NAME)
+    texts = [None if text is None else json.loads(text) for text in items.column(column).to_pylist()]
     if any(text is not None and not text.keys().isdisjoint(names) for text in texts):
-        left = [{name: each for name, each in (text or {}).items() if name not in names} for text in texts]
-        rescue = pa.array([compact_json(each) if each else None for each in left], pa.string())
-        items = items.set_column(place, RESCUE_FIELD, rescue)
+        left = [{name: value for name, value in (text or {}).items() if name not in names} for text in texts]
+        rescue = pa.array([compact_json(attributes) if attributes else None for attributes in left], pa.string())
+        items = items.set_column(column, RESCUE_FIELD, rescue)
     return items
 
 
 def _is_rescued(rows: pa.Table, ttl: str) -> Any:
-    """Return which old images may have an attribute in their rescue column."""
+    """Return a mask of the old images that may have an attribute in their rescue column."""
     return pc.match_substring(rows.column(OLD_RESCUE), json.dumps(ttl, ensure_ascii=False))
 
 
 def _expiry_of(rows: pa.Table, ttl: str) -> Any:
-    """Return the expiry times of old images in seconds: from the column of the attribute, or else as it was rescued."""
+    """Return the expiry times of old images in seconds, from the column of the attribute or from the rescue column."""
     images, is_rescued = rows.column(OLD_IMAGE), _is_rescued(rows, ttl)
     field = _image_field(rows, ttl)
     is_found = bool(pc.any(is_rescued).as_py())
@@ -209,26 +215,26 @@ def _expiry_of(rows: pa.Table, ttl: str) -> Any:
     if not is_found:
         return own
     texts = pc.if_else(is_rescued, rows.column(OLD_RESCUE), None).to_pylist()
-    return pc.coalesce(own, pa.array([_number_of(each, ttl) for each in texts], pa.float64()))
+    return pc.coalesce(own, pa.array([_number_of(text, ttl) for text in texts], pa.float64()))
 
 
 def _image_field(rows: pa.Table, attribute: str) -> pa.Field[Any] | None:
-    """Return the field of an attribute in the old images; None if it has none."""
+    """Return the field of an attribute in the old images, or None if there is none."""
     fields: list[pa.Field[Any]] = list(rows.schema.field(OLD_IMAGE).type)
-    return next((each for each in fields if name_of_field(each) == attribute), None)
+    return next((field for field in fields if name_of_field(field) == attribute), None)
 
 
 def _number_of(text: str | None, name: str) -> float | None:
-    """Return an attribute of a rescue column's text, if it is a number."""
+    """Return an attribute in the text of a rescue column if it is a number, or None."""
     number = None if text is None else json.loads(text).get(name, {}).get("N")
     return None if number is None else float(number)
 
 
 def _items(rows: pa.Table) -> pa.Table:
-    """Return the old images as items, with what tells their changes apart, and their times."""
+    """Return the old images as items, with the columns that identify their changes, and with their times."""
     images: Any = rows.column(OLD_IMAGE).combine_chunks()
     fields: list[pa.Field[Any]] = list(rows.schema.field(OLD_IMAGE).type)
-    columns: list[Any] = images.flatten() if rows.num_rows else [pa.array([], each.type) for each in fields]
+    columns: list[Any] = images.flatten() if rows.num_rows else [pa.array([], field.type) for field in fields]
     own = [name for name in rows.column_names if name not in {OLD_IMAGE, OLD_RESCUE}]
     return pa.Table.from_arrays(
         [*(rows.column(name) for name in own), *columns, rows.column(OLD_RESCUE)],
@@ -239,13 +245,15 @@ def _items(rows: pa.Table) -> pa.Table:
 def months_of(rows: pa.Table) -> dict[str, pa.Table]:
     """Return rows by the folder of the month in which they expired."""
     months: Any = pc.floor_temporal(rows.column(EXPIRED_AT), unit="month")
-    found = sorted(pc.unique(months).to_pylist())
-    parts = [rows] if len(found) == 1 else [rows.filter(pc.equal(months, pa.scalar(at, months.type))) for at in found]
-    return {f"year={at:%Y}/month={at:%m}/": part for at, part in zip(found, parts, strict=True)}
+    starts = sorted(pc.unique(months).to_pylist())
+    parts = [rows] if len(starts) == 1 else [rows.filter(pc.equal(months, pa.scalar(at, months.type))) for at in starts]
+    return {f"year={at:%Y}/month={at:%m}/": part for at, part in zip(starts, parts, strict=True)}
 
 
 def in_key_range(rows: pa.Table, keys: Sequence[str], first: Sequence[Any], last: Sequence[Any]) -> pa.Table:
-    """Return the rows whose key lies between two, both included; a shorter one stands for all that begin with it.
+    """Return the rows whose key is between two keys, both included.
+
+    A shorter key matches all keys that start with it.
 
     Raises
     ------
@@ -253,9 +261,9 @@ def in_key_range(rows: pa.Table, keys: Sequence[str], first: Sequence[Any], last
         If a row lacks its key.
     """
     lowest, highest, kept = list(first), list(last), np.zeros(rows.num_rows, np.bool_)
-    for places, columns in key_columns(rows, keys):
-        found = [list(each) for each in zip(*key_values(columns), strict=True)]
-        kept[places] = [lowest <= each[: len(lowest)] and each[: len(highest)] <= highest for each in found]
+    for indices, columns in key_columns(rows, keys):
+        row_keys = [list(key) for key in zip(*key_values(columns), strict=True)]
+        kept[indices] = [lowest <= key[: len(lowest)] and key[: len(highest)] <= highest for key in row_keys]
     return rows.filter(pa.array(kept))
 
 
@@ -269,31 +277,31 @@ _ROW_TYPES: dict[str, pa.DataType] = {
     EVENT_TIME: pa.timestamp("us", "UTC"),
 }
 _NO_ROWS = pa.schema(_ROW_TYPES).empty_table()
-# What tells changes apart; hours that were read by something else are read again.
+# How changes are identified. Hours that were read with another identification are read again.
 _MARKED_BY = "change ids"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveReport(JobReport):
-    """What a run archived.
+    """Result of an archive run.
 
     Attributes
     ----------
     source, dest
         The log, and the folder of the archive.
     job_id
-        The archive; under the same one a later run goes on.
+        The id of the archive. A later run with the same id resumes it.
     items
         Items that this run archived.
     inferred
-        How many of them the log does not mark as deleted by the time to live.
+        The number of these items that the log does not mark as deleted by the time to live.
     lost
-        Items that the time to live has deleted, in hours that this run has read, and that the log does not have: it was
-        captured without old images then.
+        Items that the time to live has deleted in the hours that this run has read, and whose old images are missing:
+        the log was captured without old images then.
     files
         Files that this run wrote.
     hours
-        Hours of the log that had something new.
+        Hours of the log that had new items.
     """
 
     source: str
@@ -308,18 +316,18 @@ class ArchiveReport(JobReport):
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveRestoreReport(JobReport):
-    """What was put back into a table.
+    """Result of restoring archived items into a table.
 
     Attributes
     ----------
     source, table
         The archive and the table.
     items
-        Items that were chosen, each as it was when it last expired.
+        Items that were chosen, each in its state when it last expired.
     written
         Items that were written.
     skipped
-        Items that the table has, and that were left alone.
+        Items that the table has, and that were not changed.
     wcu_consumed
         Write units the service charged.
     actual
@@ -337,16 +345,16 @@ class ArchiveRestoreReport(JobReport):
 
 @dataclass
 class Archiver:
-    """Hold the log, the archive, and what of the log is archived; errors are those of :func:`archive`.
+    """The log, the archive, and the archived parts of the log. Errors are those of :func:`archive`.
 
     Attributes
     ----------
     batch_bytes
-        Items of so many bytes as Arrow are archived together.
+        The size in Arrow format from which gathered items are written as a batch.
     items, inferred, files
-        What this run has archived.
+        The counts of this run.
     lost
-        Deletes by the time to live, in hours that this run has read, of items that the log does not have.
+        Deletes by the time to live without an old image, in the hours that this run has read.
     """
 
     log: ObjectStore
@@ -361,29 +369,29 @@ class Archiver:
     files: int = 0
     lost: int = 0
     knows_ttl: bool = False
-    """Whether this run has found the attribute."""
+    """Whether this run has seen a numeric value of the attribute."""
     seen: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By hour: the live files when it was last read, and the batches that archived something of it."""
+    """By hour: the live files when it was last read, and the batches that archived changes of it."""
     _last_written: tuple[int, frozenset[str]] = (0, frozenset())
 
     def run(self) -> int:
-        """Archive what is new; return how many hours of the log had something."""
+        """Archive the new items. Return the number of hours of the log that had some."""
         self._resume()
         hours = defaultdict[str, list[LiveFile]](list)
-        for each in live_files(self.log).files:
-            hours[each.path.rpartition("/")[0]].append(each)
-        found, marks, count = dict[str, pa.Table](), dict[str, str](), 0
+        for file in live_files(self.log).files:
+            hours[file.path.rpartition("/")[0]].append(file)
+        rows_by_hour, marks, count = dict[str, pa.Table](), dict[str, str](), 0
         for hour, files in sorted(hours.items()):
             mark = _mark(files)
             if self.seen.get(hour, {}).get("mark") == mark:
                 continue
             marks[hour], rows = mark, self._new_rows(hour, files)
             if rows.num_rows:
-                found[hour], count = rows, count + 1
-            if sum(each.nbytes for each in found.values()) >= self.batch_bytes:
-                self._append(found, marks)
-                found, marks = {}, {}
-        self._append(found, marks)
+                rows_by_hour[hour], count = rows, count + 1
+            if sum(table.nbytes for table in rows_by_hour.values()) >= self.batch_bytes:
+                self._append(rows_by_hour, marks)
+                rows_by_hour, marks = {}, {}
+        self._append(rows_by_hour, marks)
         return count
 
     def _new_rows(self, hour: str, files: Sequence[LiveFile]) -> pa.Table:
@@ -391,99 +399,100 @@ class Archiver:
         rows, lost = self._rows(files)
         self.lost += lost
         for number in self.seen.get(hour, {}).get("batches", []):
-            rows = rows.filter(pa.array(~self._are_in(rows, hour, number)))
+            rows = rows.filter(pa.array(~self._archived_in(rows, hour, number)))
         return rows
 
     def _rows(self, files: Sequence[LiveFile]) -> tuple[pa.Table, int]:
-        """Return the expired items of an hour, each change once, with its identity; and how many have no image."""
+        """Return the expired items of an hour with the identities of their changes, and the number without an image."""
         tables, paths, lost = list[pa.Table](), list[str](), 0
-        for each in files:
-            read = open_parquet(pa.BufferReader(self.log.read(each.path)))
+        for file in files:
+            read = open_parquet(pa.BufferReader(self.log.read(file.path)))
             columns = [name for name in _COLUMNS if name in read.schema_arrow.names]
             rows = read.read(columns=columns)
             lost += without_image(rows)
             if OLD_IMAGE not in columns:
                 # It was written before the log had old images.
                 continue
-            # Before the time to live was turned on no item had the attribute.
+            # Before the time to live was turned on, no item had the attribute.
             ttl = self.ttl if self.ttl is not None and has_expiry(rows, self.ttl) else None
             self.knows_ttl |= ttl is not None
             tables.append(expired_rows(rows, ttl, infers=self.infers and ttl is not None))
-            paths.append(each.path)
+            paths.append(file.path)
         if not tables:
             return _NO_ROWS, lost
         rows = joined_items(tables)
-        ids, ends = change_ids(rows), np.cumsum([each.num_rows for each in tables])
-        # While files are compacted, the old ones may be there besides the new.
-        places, numbers = distinct_changes(
+        ids, ends = change_ids(rows), np.cumsum([table.num_rows for table in tables])
+        # During a compaction, the old files may exist next to the new ones.
+        indices, numbers = distinct_changes(
             ids, lambda row: self._streams.get(paths[int(np.searchsorted(ends, row, "right"))])
         )
-        kept = id_texts(Fingerprints(ids.high[places], ids.low[places]))
+        kept = id_texts(Fingerprints(ids.high[indices], ids.low[indices]))
         texts = [f"{text}+{number}" if number else text for text, number in zip(kept, numbers.tolist(), strict=True)]
-        return in_order(rows.take(int64_array(places)).append_column(_CHANGE, pa.array(texts, pa.string()))), lost
+        return in_order(rows.take(int64_array(indices)).append_column(_CHANGE, pa.array(texts, pa.string()))), lost
 
     @functools.cached_property
     def _streams(self) -> dict[str, str]:
-        """The stream of each file of the log: few logs need it."""
+        """The stream of each file of the log. Computed only on demand: few logs need it."""
         return streams_of_files(self.log)
 
-    def _are_in(self, rows: pa.Table, hour: str, number: int) -> NDArray[np.bool_]:
-        """Return which expired items of an hour a batch has."""
+    def _archived_in(self, rows: pa.Table, hour: str, number: int) -> NDArray[np.bool_]:
+        """Return a mask of the expired items of an hour that a batch has."""
         record = self.state.read(_name(number)) or {}
         if "changes" in record:
             return _is_in(rows.column(_CHANGE), record["changes"].get(hour, []))
-        # Older versions recorded numbers alone, of which only one change was archived: its files have it.
-        found = _is_in(rows.column(SEQUENCE), record.get("hours", {}).get(hour, []))
-        if found.any() and (known := self._written(number)):
-            found &= np.array([each in known for each in id_texts(change_ids(_bare(rows)))], np.bool_)
-        return found
+        # Older versions recorded only sequence numbers, and archived one change for each. The files of the batch have
+        # it.
+        is_archived = _is_in(rows.column(SEQUENCE), record.get("hours", {}).get(hour, []))
+        if is_archived.any() and (written := self._written(number)):
+            is_archived &= np.array([id_text in written for id_text in id_texts(change_ids(_bare(rows)))], np.bool_)
+        return is_archived
 
     def _written(self, number: int) -> frozenset[str]:
-        """Return the changes of the files of a batch; none if they are not there any more."""
+        """Return the changes in the files of a batch, or an empty set if the files do not exist any more."""
         if self._last_written[0] != number:
             name, store = f"/{self.state.job_id}-{number:012}.parquet", self.state.store
-            paths = [each.path for each in live_files(store).files if each.path.endswith(name)]
+            paths = [file.path for file in live_files(store).files if file.path.endswith(name)]
             tables = [read_parquet(pa.BufferReader(store.read(path))) for path in paths]
             self._last_written = number, frozenset(text for rows in tables for text in id_texts(change_ids(rows)))
         return self._last_written[1]
 
-    def _append(self, found: Mapping[str, pa.Table], marks: Mapping[str, str]) -> None:
-        """Archive rows by their hours as a batch, and note the hours as they were read."""
-        if found:
+    def _append(self, rows_by_hour: Mapping[str, pa.Table], marks: Mapping[str, str]) -> None:
+        """Archive rows by their hours as a batch, and record the hours as read."""
+        if rows_by_hour:
             if self.ttl is not None and not self.number and not self.knows_ttl:
                 raise OptionError(
                     f"no item of the log {self.log.uri} has the attribute {self.ttl!r} as a number: give with ttl the "
-                    "attribute by which they expire, or archive the folder of the log without ttl, which takes the "
+                    "attribute with the expiry time, or archive the folder of the log without ttl, which uses the "
                     "time of each delete"
                 )
             number = self.number + 1
-            hours = {hour: rows.column(SEQUENCE).to_pylist() for hour, rows in found.items()}
-            changes = {hour: rows.column(_CHANGE).to_pylist() for hour, rows in found.items()}
+            hours = {hour: rows.column(SEQUENCE).to_pylist() for hour, rows in rows_by_hour.items()}
+            changes = {hour: rows.column(_CHANGE).to_pylist() for hour, rows in rows_by_hour.items()}
             if not self.state.put_once(_name(number), {"batch": number, "hours": hours, "changes": changes}):
                 raise TargetError(f"another process archives into {self.state.store.uri} as job {self.state.job_id}")
             self.number = number
-            self._write(number, list(found.values()))
+            self._write(number, list(rows_by_hour.values()))
         for hour, mark in marks.items():
             entry = self.seen.setdefault(hour, {"batches": []})
             entry["mark"] = mark
-            entry["batches"] += [self.number] if hour in found else []
+            entry["batches"] += [self.number] if hour in rows_by_hour else []
         if marks:
             self.state.put(_DONE, {"batch": self.number, "hours": self.seen})
 
     def _resume(self) -> None:
-        """Take note of what is archived; write the files of a batch again that was cut off."""
+        """Read the archived state. Write the files of incomplete batches again."""
         done = self.state.read(_DONE) or {"batch": 0, "hours": {}}
         self.number, self.seen = done["batch"], done["hours"]
         while (record := self.state.read(_name(self.number + 1))) is not None:
             self.number += 1
             tables, live = list[pa.Table](), live_files(self.log).files
             for hour, sequences in record["hours"].items():
-                files = [each for each in live if each.path.rpartition("/")[0] == hour]
+                files = [file for file in live if file.path.rpartition("/")[0] == hour]
                 rows = self._recorded(self._rows(files)[0], record, hour) if files else None
                 if rows is None or rows.num_rows != len(sequences):
                     raise TargetError(
-                        f"batch {self.number} of {self.state.store.uri} was cut off, and changes of {hour} are gone "
-                        f"from the log {self.log.uri}"
+                        f"batch {self.number} of {self.state.store.uri} is incomplete, and changes of {hour} are "
+                        f"missing in the log {self.log.uri}"
                     )
                 tables.append(rows)
                 entry = self.seen.setdefault(hour, {"batches": []})
@@ -492,12 +501,12 @@ class Archiver:
             self._write(self.number, tables)
 
     def _recorded(self, rows: pa.Table, record: Mapping[str, Any], hour: str) -> pa.Table:
-        """Return those of the expired items of an hour that the record of a batch names."""
+        """Return the expired items of an hour that are in the record of a batch."""
         if "changes" in record:
             return rows.filter(pa.array(_is_in(rows.column(_CHANGE), record["changes"][hour])))
-        # Older versions took the last change of each number.
+        # Older versions archived the last change with each sequence number.
         rows = rows.filter(pa.array(_is_in(rows.column(SEQUENCE), record["hours"][hour])))
-        last = {sequence: place for place, sequence in enumerate(rows.column(SEQUENCE).to_pylist())}
+        last = {sequence: index for index, sequence in enumerate(rows.column(SEQUENCE).to_pylist())}
         return rows.take(pa.array(list(last.values()), pa.int64()))
 
     def _write(self, number: int, tables: Sequence[pa.Table]) -> None:
@@ -511,12 +520,12 @@ class Archiver:
 
 
 def archive(options: ArchiveOptions) -> ArchiveReport:
-    """Archive the items that the time to live has deleted, by the log of a table's changes; each once.
+    """Archive the items that the time to live has deleted, from the log of a table's changes. Each is archived once.
 
     Raises
     ------
     NotFoundError
-        If there is no such log or table.
+        If the log or the table does not exist.
     OptionError
         If the log has no old images, or no expired item has the attribute.
     TargetError
@@ -526,13 +535,13 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
     if options.log is not None:
         spec = dynamodb_spec(options)
         ttl = ttl or read_table_definition(spec, options.source)[1]
-        given = {"table": options.source, "dest": options.log, "available_now": True, "old_image": True}
-        given |= begun_with(open_store(log, options))
-        capture(parse_options(CaptureOptions, {**connection_of(options), **given, "s3_storage_class": None}))
+        capture_options = {"table": options.source, "dest": options.log, "available_now": True, "old_image": True}
+        capture_options |= begun_with(open_store(log, options))
+        capture(parse_options(CaptureOptions, {**connection_of(options), **capture_options, "s3_storage_class": None}))
     store = open_store(log, options)
     if not any(map(has_old_images, jobs_of(store))):
         raise OptionError(
-            f"the log {store.uri} has no old images, which are what is archived: 'ddbio archive TABLE --log LOG', or "
+            f"the log {store.uri} has no old images, which an archive needs: 'ddbio archive TABLE --log LOG', or "
             "'ddbio capture --old-image', captures them from now on"
         )
     job_id = options.job_id or f"archive_{hashlib.sha256(store.uri.encode()).hexdigest()[:12]}"
@@ -564,12 +573,12 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
 
 
 def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
-    """Put archived items back into a table, each as it was when it last expired.
+    """Restore archived items into a table, each in its state when it last expired.
 
     Raises
     ------
     NotFoundError
-        If there is no archive, or no such table.
+        If the archive or the table does not exist.
     """
     clock, store = Clock(), open_store(options.source, options)
     table = describe_table(dynamodb_spec(options), options.table)
@@ -581,20 +590,20 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
     )
     jobs = jobs_in(store, _KIND)
     if not jobs:
-        raise NotFoundError(f"{store.uri}: there is no archive here")
-    drops = [ttl for each in jobs if (ttl := (each.head() or {}).get("ttl")) is not None]
-    found = list[pa.Table]()
-    for each in live_files(store).files:
-        rows = read_parquet(pa.BufferReader(store.read(each.path)))
+        raise NotFoundError(f"{store.uri}: the folder has no archive")
+    drops = [ttl for job in jobs if (ttl := (job.head() or {}).get("ttl")) is not None]
+    tables = list[pa.Table]()
+    for file in live_files(store).files:
+        rows = read_parquet(pa.BufferReader(store.read(file.path)))
         rows = within_times(rows, options.since, options.until, EXPIRED_AT)
         if first or last:
             rows = in_key_range(rows, keys, first, last)
         if rows.num_rows:
-            found.append(rows)
+            tables.append(rows)
     report = None
-    if found:
-        rows = last_of_each(in_time_order(joined_items(found)), keys)
-        rows = rows.select([each.name for each in item_fields(rows.schema, ARCHIVE_COLUMNS)])
+    if tables:
+        rows = last_of_each(in_time_order(joined_items(tables)), keys)
+        rows = rows.select([item_field.name for item_field in item_fields(rows.schema, ARCHIVE_COLUMNS)])
         rows = without_attributes(rows, drops if options.ttl == "drop" else ())
         same = ("table", "mode", "wcu_per_second", "max_units", "max_seconds", "max_usd", "prices", "compute")
         chosen = {name: getattr(options, name) for name in same}
@@ -617,30 +626,30 @@ def read_expired(options: ExpiredReadOptions) -> pa.Table:
     Raises
     ------
     OptionError
-        If nothing says by which attribute items expire, or it is no number.
+        If the attribute with the expiry time is unknown, or it is not a number.
     """
     return read_expired_batches(options).read_all()
 
 
 def read_expired_batches(options: ExpiredReadOptions) -> RecordBatchStream:
-    """Return the same as a stream of batches.
+    """Return the same items as :func:`read_expired`, as a stream of batches.
 
     Raises
     ------
     OptionError
-        If nothing says by which attribute items expire, or it is no number.
+        If the attribute with the expiry time is unknown, or it is not a number.
     """
-    ttl, given = options.ttl, {**connection_of(options), "schema": options.schema}
+    ttl, shared = options.ttl, {**connection_of(options), "schema": options.schema}
     if is_data(options.source):
         if ttl is None:
-            raise OptionError("an export does not say by which attribute items expire: give ttl")
-        batches = read_export_batches(parse_options(ExportReadOptions, {**given, "source": options.source}))
+            raise OptionError("an export has no setting for the time to live: give ttl")
+        batches = read_export_batches(parse_options(ExportReadOptions, {**shared, "source": options.source}))
     else:
         ttl = ttl or read_table_definition(dynamodb_spec(options), options.source)[1]
         if ttl is None:
             raise OptionError(f"the time to live of table {options.source!r} is off: give ttl")
         more = {"table": options.source, "rcu_per_second": options.rcu_per_second}
-        batches = scan_batches(parse_options(ScanOptions, {**given, **more}))
+        batches = scan_batches(parse_options(ScanOptions, {**shared, **more}))
     (column,) = columns_of(batches.schema, [ttl])
     if column not in batches.schema.names:
         raise OptionError(f"no item of {options.source} has the attribute {ttl!r}")
@@ -656,14 +665,14 @@ def _expired(batches: RecordBatchStream, column: str, at: float) -> Generator[pa
                 yield kept
 
 
-def _is_in(texts: Any, known: Sequence[str]) -> NDArray[np.bool_]:
-    found: Any = pc.is_in(texts, pa.array(known, pa.string()))
-    flags: NDArray[np.bool_] = found.to_numpy().astype(bool)
+def _is_in(texts: Any, values: Sequence[str]) -> NDArray[np.bool_]:
+    mask: Any = pc.is_in(texts, pa.array(values, pa.string()))
+    flags: NDArray[np.bool_] = mask.to_numpy().astype(bool)
     return flags
 
 
 def _bare(rows: pa.Table) -> pa.Table:
-    """Return rows as files of the archive have them."""
+    """Return rows in the format of the archive's files."""
     return rows.drop_columns([name for name in rows.column_names if name in {EVENT_ID, _CHANGE}])
 
 
@@ -672,7 +681,7 @@ def _name(number: int) -> str:
 
 
 def _mark(files: Sequence[LiveFile]) -> str:
-    text = " ".join([_MARKED_BY, *sorted(f"{each.path}:{each.size_bytes}" for each in files)])
+    text = " ".join([_MARKED_BY, *sorted(f"{file.path}:{file.size_bytes}" for file in files)])
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 

@@ -1,4 +1,4 @@
-"""The status of a capture, and the verification of its log: positions, files, gaps, and the chain of images."""
+"""Status of a capture and verification of its log: positions, files, gaps, and the chain of images."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ _UNKNOWN = ~_NOTHING
 
 @dataclass(frozen=True)
 class ChainBreak:
-    """Name a change whose old image is not what the change before it left: a change between them is lost.
+    """A change whose old image differs from the new image of the change before it. A change between the two is lost.
 
     Attributes
     ----------
     since, until
-        When the change before it was made, and when it was itself.
+        The time of the previous change, and the time of this change.
     """
 
     key: dict[str, Any]
@@ -77,10 +77,10 @@ class ChainBreak:
 
 @dataclass
 class ImageChains:
-    """Gather what the rows of a log hash to, part by part, and find the changes behind which one is missing.
+    """Hashes of the rows of a log, added in parts, to detect changes before which another one is missing.
 
-    What this cannot see is the loss of the last changes of an item in a stream, and a loss before a row whose old image
-    is not known. Changes that the service merged are no loss.
+    Not detected: the loss of the last changes of an item in a stream, and a loss before a row without an old image.
+    Changes that the service merged are not reported as lost.
 
     Attributes
     ----------
@@ -90,43 +90,44 @@ class ImageChains:
 
     keys: Sequence[str]
     _hashes: list[tuple[_Words, _Words, _Words, NDArray[np.int64]]] = field(default_factory=list)
-    """Of each part: its items, what each change left and what it began with, and the lineage."""
+    """Of each part: the item hashes, the hashes of the new and the old images, and the lineage."""
     _named: list[pa.Table] = field(default_factory=list)
     _changes: list[pa.Table] = field(default_factory=list)
 
     def add(self, rows: pa.Table, lineage: int = 1) -> None:
-        """Add rows, in any order; of their images only hashes are kept.
+        """Add rows, in any order. Only hashes of their images are kept.
 
-        An ``INSERT`` has nothing before it. What another change without an old image began with is not known; what it
-        left is.
+        An ``INSERT`` has no old image. If another change lacks its old image, only its new image is compared.
 
         Parameters
         ----------
         lineage
-            The place of their stream among those of the log: sequence numbers can be compared within one only.
+            The number of their stream in the log. Sequence numbers can be compared within one stream only.
         """
         images: Any = rows.column(OLD_IMAGE).combine_chunks() if OLD_IMAGE in rows.column_names else None
-        fields = {} if images is None else dict(zip((each.name for each in images.type), images.flatten(), strict=True))
-        attributes = [each.name for each in item_fields(rows.schema, LOG_COLUMNS)]
+        fields = (
+            {} if images is None else dict(zip((field.name for field in images.type), images.flatten(), strict=True))
+        )
+        attributes = [item_field.name for item_field in item_fields(rows.schema, LOG_COLUMNS)]
         items, new = _hashes(rows.select(attributes), self.keys)
         new[have_operation(rows, "REMOVE")] = _NOTHING
         old = np.where(have_operation(rows, "INSERT")[:, None], _NOTHING, _UNKNOWN)
         if images is not None:
             columns = pa.table(fields, schema=pa.schema([rows.schema.field(name) for name in fields]))
-            _, known = _hashes(columns.append_column(rows.schema.field(RESCUE_NAME), rows.column(OLD_RESCUE)), ())
-            old = np.where(pc.is_valid(images).to_numpy(zero_copy_only=False)[:, None], known, old)
+            _, old_hashes = _hashes(columns.append_column(rows.schema.field(RESCUE_NAME), rows.column(OLD_RESCUE)), ())
+            old = np.where(pc.is_valid(images).to_numpy(zero_copy_only=False)[:, None], old_hashes, old)
         self._hashes.append((items, new, old, np.full(len(old), lineage, np.int64)))
         self._named.append(key_rows(rows.select(attributes), self.keys))
         self._changes.append(rows.select([SEQUENCE, EVENT_TIME]))
 
     def broken(self) -> list[ChainBreak]:
-        """Return the changes behind which one is missing, in the order of the rows' numbers."""
+        """Return the changes before which a change is missing, in the order of their sequence numbers."""
         if not self._named:
             return []
         rows = pa.concat_tables(self._changes, promote_options="permissive")
-        items, new, old, lineages = (np.concatenate(each) for each in zip(*self._hashes, strict=True))
+        items, new, old, lineages = (np.concatenate(parts) for parts in zip(*self._hashes, strict=True))
         numbered = order_of(rows)
-        # Stable: within an item of a stream the rows stay in the order of their numbers.
+        # The sort is stable: within an item of a stream, the rows keep the order of their sequence numbers.
         order = numbered[np.lexsort((lineages[numbered], items[numbered]))]
         before, after = order[:-1], order[1:]
         begun = old[after]
@@ -139,24 +140,24 @@ class ImageChains:
         sequences: list[Any] = chosen.column(SEQUENCE).to_pylist()
         since: list[Any] = times.take(pa.array(before)).to_pylist()
         until: list[Any] = chosen.column(EVENT_TIME).to_pylist()
-        return [ChainBreak(*each) for each in zip(self._keys_of(after), sequences, since, until, strict=True)]
+        return [ChainBreak(*fields) for fields in zip(self._keys_of(after), sequences, since, until, strict=True)]
 
     def _keys_of(self, rows: NDArray[np.uint64]) -> list[dict[str, Any]]:
-        """Return the keys of some rows; each part has its own types."""
-        found, ends = [dict[str, Any]()] * len(rows), np.cumsum([each.num_rows for each in self._named])
+        """Return the keys of some rows. Each part has its own types."""
+        row_keys, ends = [dict[str, Any]()] * len(rows), np.cumsum([part.num_rows for part in self._named])
         parts = np.searchsorted(ends, rows.astype(np.int64), "right")
         for part in np.unique(parts).tolist():
-            places, named = np.flatnonzero(parts == part), self._named[part]
-            inside = rows[places].astype(np.int64) - (ends[part] - named.num_rows)
+            indices, named = np.flatnonzero(parts == part), self._named[part]
+            inside = rows[indices].astype(np.int64) - (ends[part] - named.num_rows)
             for chosen, columns in key_columns(named.take(pa.array(inside)), self.keys):
                 values = zip(*key_values(columns), strict=True)
-                for place, key in zip(places[chosen].tolist(), values, strict=True):
-                    found[place] = dict(zip(self.keys, key, strict=True))
-        return found
+                for index, key in zip(indices[chosen].tolist(), values, strict=True):
+                    row_keys[index] = dict(zip(self.keys, key, strict=True))
+        return row_keys
 
 
 def _hashes(rows: pa.Table, keys: Sequence[str]) -> tuple[_Words, _Words]:
-    """Return a word of the key of each row, and two of the item."""
+    """Return one word of each row's key, and two words of its item."""
     digest, names, items = ColumnDigest(keys), list[Any](), list[Any]()
     for batch in rows.to_batches():
         sums = row_sums(digest, batch, keys)
@@ -165,16 +166,16 @@ def _hashes(rows: pa.Table, keys: Sequence[str]) -> tuple[_Words, _Words]:
     return np.concatenate(names), np.concatenate(items).copy()
 
 
-_SHOWN = 20
-# Replies without records are normal where there are more.
+_MAX_EXAMPLES = 20
+# Empty replies are normal even if a shard has more records.
 _EMPTY_REPLIES = 4
-# How far the clock of a capture and that of the service may be apart.
+# Maximum difference between the clock of a capture and the service's clock.
 _CLOCK_SECONDS = 900
 
 
 @dataclass(frozen=True)
 class CaptureStatus(Report):
-    """How a capture stands.
+    """Status of a capture.
 
     Attributes
     ----------
@@ -183,21 +184,21 @@ class CaptureStatus(Report):
     stream
         The stream that it reads.
     running
-        Whether its claim was renewed lately.
+        Whether its claim was renewed recently.
     batches
-        Batches so far.
+        The number of batches.
     unfinished
-        Batches whose files may be missing; the next run writes them.
+        Batches whose files may be missing. The next run writes them.
     last_batch_seconds
-        How long ago the last batch was written; None if there is none.
+        The age of the last batch; None if there is none.
     open_shards, ended_shards
-        Shards that are read, and those that were read to their end.
+        The numbers of shards that are read, and of shards that were read to their end.
     positions
         The position of each shard that is read.
     lag_seconds
-        How old the first change is that is not captured yet; 0 if there is none, None if the stream was not asked.
+        The age of the first change that is not captured yet; 0 if there is none, None if the stream was not read.
     lost_shards
-        Shards of which changes are gone that were not captured: the next run ends with a gap.
+        Shards whose changes were trimmed before they were captured. The next run stops with a gap.
     """
 
     dest: str
@@ -216,39 +217,39 @@ class CaptureStatus(Report):
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureVerifyReport(JobReport):
-    """What a verification of a log found.
+    """Result of the verification of a log.
 
     Attributes
     ----------
     dest, job_ids
         The log, and the jobs that write it.
     is_whole
-        Whether nothing is missing, and nothing is there that no batch has.
+        Whether nothing is missing, and all files belong to batches or compactions.
     batches, records, files
-        Batches, their changes, and the files that are there.
+        Batches, their changes, and the existing files.
     rows
         Rows of the files.
     missing
-        Files of finished batches that are gone, and were not replaced by a compaction.
+        Files of finished batches that do not exist, and were not replaced by a compaction.
     unknown
-        Files that no batch and no compaction names.
+        Files that belong to no batch and no compaction.
     wrong
-        Files with another number of rows than their batch says.
+        Files whose number of rows differs from the record of their batch.
     jumps
-        Batches that do not begin where an earlier one of the shard ended, or whose number is missing.
+        Batches that do not start where the previous one of the shard ended, or whose number is missing.
     gaps
-        Places at which changes were gone, as the capture noted them, that are not healed.
+        Positions at which changes were lost, as the capture recorded them, that are not healed.
     healed_gaps
         Gaps that were healed.
     repeated
-        Changes that are there more than once.
+        Changes that are in the log more than once.
     lost
-        Changes before which one of the same item is missing; None if the log has no old images, or ``images`` is off.
-        Before a change whose old image is not in the log none can be missed.
+        Changes before which another change of the same item is missing; None if the log has no old images, or
+        ``images`` is off. A loss before a change without an old image is not detected.
     healed
-        Likewise, where the gap between the two is healed: what the item became is there, not each change.
+        Such changes whose gap is healed: the log has the result of the lost changes, but not each of them.
     examples
-        Some of those that are lost.
+        Some of the changes in ``lost``.
     """
 
     dest: str
@@ -271,32 +272,34 @@ class CaptureVerifyReport(JobReport):
 
 
 def capture_status(options: CaptureStatusOptions) -> list[CaptureStatus]:
-    """Return how each capture stands that writes a log: positions, batches, whether it runs.
+    """Return the status of each capture that writes a log: positions, batches, and whether it runs.
 
     Raises
     ------
     NotFoundError
-        If there is none.
+        If the log has no capture.
     """
     store = open_store(options.dest, options)
     states = captures_in(store)
     # Processes that share a stream have a part of its shards each.
-    known = frozenset(shard for state in states for shard in _last_record(state).get("positions", {}))
+    all_shards = frozenset(shard for state in states for shard in _last_record(state).get("positions", {}))
     chosen = captures_in(store, options.job_id)
-    return [_status(options, store, state, known) for state in chosen]
+    return [_status(options, store, state, all_shards) for state in chosen]
 
 
 def _last_record(state: JobState) -> dict[str, Any]:
-    """Return the record of the last batch of a capture, or nothing if there is none."""
+    """Return the record of the last batch of a capture, or an empty one if there is no batch."""
     return BatchRecords(state).last() or {}
 
 
-def _status(options: CaptureStatusOptions, store: ObjectStore, state: JobState, known: frozenset[str]) -> CaptureStatus:
+def _status(
+    options: CaptureStatusOptions, store: ObjectStore, state: JobState, all_shards: frozenset[str]
+) -> CaptureStatus:
     records, record = BatchRecords(state), _last_record(state)
     positions: dict[str, str] = record.get("positions", {})
     number = record.get("batch", 0)
-    claims = [each.modified_at for each in store.list(claim_path(state.job_id))]
-    others = known - positions.keys()
+    claims = [claim.modified_at for claim in store.list(claim_path(state.job_id))]
+    others = all_shards - positions.keys()
     lineages = lineages_of(state)
     stream = lineages[max(1, lineage_number(record)) - 1].stream if lineages else ""
     lag, lost = (None, ()) if options.offline else _stream_state(options, stream, positions, others)
@@ -305,13 +308,13 @@ def _status(options: CaptureStatusOptions, store: ObjectStore, state: JobState, 
         dest=store.uri,
         job_id=state.job_id,
         stream=stream,
-        running=any(now - each < LEASE_SECONDS for each in claims),
+        running=any(now - renewed_at < LEASE_SECONDS for renewed_at in claims),
         batches=number,
         unfinished=max(0, number - records.committed),
         last_batch_seconds=round(max(0.0, now - records.written_at(record)), 3) if number else None,
-        open_shards=sum(each != END for each in positions.values()),
-        ended_shards=sum(each == END for each in positions.values()),
-        positions={shard: each for shard, each in positions.items() if each != END},
+        open_shards=sum(position != END for position in positions.values()),
+        ended_shards=sum(position == END for position in positions.values()),
+        positions={shard: position for shard, position in positions.items() if position != END},
         lag_seconds=lag,
         lost_shards=lost,
     )
@@ -320,14 +323,14 @@ def _status(options: CaptureStatusOptions, store: ObjectStore, state: JobState, 
 def _stream_state(
     options: CaptureStatusOptions, arn: str, positions: dict[str, str], others: frozenset[str]
 ) -> tuple[float, tuple[str, ...]]:
-    """Return how old the first change is that is not captured, and the shards of which some are gone."""
+    """Return the age of the first change that is not captured, and the shards with lost changes."""
     lag, lost = 0.0, list[str]()
     kind = kind_of(arn)
     with contextlib.closing(kind.open(dynamodb_spec(options), arn)) as source:
-        shards = {each.shard_id: each for each in source.shards()}
-        lost += [each for each, position in positions.items() if position != END and each not in shards]
+        shards = {shard.shard_id: shard for shard in source.shards()}
+        lost += [shard_id for shard_id, position in positions.items() if position != END and shard_id not in shards]
         for shard_id, shard in shards.items():
-            # One that was not seen yet has everything to come.
+            # No change of a new shard is captured yet.
             position = positions.get(shard_id, FIRST if positions else HORIZON)
             if position == END or shard_id in others:
                 continue
@@ -341,22 +344,22 @@ def _stream_state(
 
 
 def _first_time(source: StreamSource, kind: StreamKind, shard: Shard, position: str) -> float | None:
-    """Return when the first change behind a position was made, or None if there seems to be none."""
+    """Return the time of the first change after a position, or None if several replies are empty."""
     iterator: str | None = source.iterator(shard, position)
     for _ in range(_EMPTY_REPLIES):
         if iterator is None:
             return None
         body = source.begin(iterator).result() or b""
-        found = kind.record_time.search(body)
-        if found is not None:
-            return float(found[1])
+        match = kind.record_time.search(body)
+        if match is not None:
+            return float(match[1])
         iterator = next_iterator(body)
     return None
 
 
 @dataclass
 class _Batches:
-    """Gather what the batches of the jobs of a log say."""
+    """Records of the batches of a log's jobs."""
 
     batches: int = 0
     records: int = 0
@@ -366,65 +369,65 @@ class _Batches:
     jumps: list[str] = field(default_factory=list)
 
     def read(self, state: JobState) -> None:
-        """Take the batches of one job."""
+        """Add the batches of one job."""
         records = BatchRecords(state)
         committed = records.committed
         ends, last, lineage = dict[str, str](), 0, 1
         for record in records.all():
             number = record["batch"]
             if state.kind != CAPTURE:
-                self.records += sum(each["rows"] for each in record["files"])
+                self.records += sum(file["rows"] for file in record["files"])
             if number != last + 1:
                 self.jumps.append(f"{state.job_id}: batch {last + 1} is missing")
             if lineage_number(record) != lineage:
-                # Another stream may have shards of the same names.
+                # Another stream may have shards with the same names.
                 lineage, ends = lineage_number(record), {}
-            for each in record["gaps"]:
-                # The shard goes on behind the gap, perhaps in a later batch.
-                ends.pop(shard_of(each), None)
+            for text in record["gaps"]:
+                # The shard continues after the gap, possibly in a later batch.
+                ends.pop(shard_of(text), None)
             for shard, part in record["shards"].items():
                 before = ends.get(shard)
                 if before is not None and part["after"] != before:
                     self.jumps.append(
-                        f"{state.job_id}: batch {number} has {shard} behind {part['after']}, not behind {before}"
+                        f"{state.job_id}: batch {number} has {shard} after {part['after']}, not after {before}"
                     )
                 self.records += part["records"]
                 ends[shard] = part["to"]
-            for each in record["files"]:
-                self.files[each["path"]] = each["rows"]
-                self.written_at[each["path"]] = record.get("at", math.inf)
+            for text in record["files"]:
+                self.files[text["path"]] = text["rows"]
+                self.written_at[text["path"]] = record.get("at", math.inf)
                 if number > committed:
-                    self.unfinished.add(each["path"])
+                    self.unfinished.add(text["path"])
             last = number
         self.batches += last
 
 
 def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
-    """Compare the files of a log with the records of its batches, and count changes that are lost.
+    """Compare the files of a log with the records of its batches, and count lost changes.
 
     Raises
     ------
     NotFoundError
-        If there is no log, or no such job.
+        If the log or the job does not exist.
     """
     clock, store = Clock(), open_store(options.dest, options)
     number_log(store)
     jobs = jobs_of(store, options.job_id)
-    states = [each for each in jobs if HEALS not in (each.head() or {})]
+    states = [job for job in jobs if HEALS not in (job.head() or {})]
     noted = _Batches()
     for state in jobs:
         noted.read(state)
     named = {path: rows for path, rows in noted.files.items() if _is_within(options, path)}
     spared = noted.unfinished
     if options.since is not None:
-        # A file holds no change that is newer than itself.
+        # All changes of a file are older than the file.
         earliest = options.since.timestamp() - _CLOCK_SECONDS
         spared |= {path for path, at in noted.written_at.items() if at < earliest}
     history = read_history(store)
-    replaced = {path for each in history for path in each.removed}
-    made = {path for each in history for path in each.added}
-    live = {each.path for each in live_files(store).files}
-    entries = {each.path: each for each in store.list() if each.path in live and _is_within(options, each.path)}
+    replaced = {path for snapshot in history for path in snapshot.removed}
+    made = {path for snapshot in history for path in snapshot.added}
+    live = {file.path for file in live_files(store).files}
+    entries = {entry.path: entry for entry in store.list() if entry.path in live and _is_within(options, entry.path)}
     counts, has_images = dict[str, int](), False
     for path, entry in entries.items():
         footer = open_footer(store, entry)
@@ -434,21 +437,21 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
     committed = {path for path in (history[-1].paths if history else ()) if _is_within(options, path)}
     missing = sorted({*_missing(named, counts, spared.union(replaced)), *(committed - entries.keys())})
     others = entries.keys() - named.keys() - made
-    unknown = sorted(each for each in others if log_job_of(each) in ids)
+    unknown = sorted(path for path in others if log_job_of(path) in ids)
     wrong = sorted(path for path, rows in counts.items() if named.get(path, rows) != rows)
-    gaps = find_gaps([each for each in states if each.kind == CAPTURE])
+    gaps = find_gaps([state for state in states if state.kind == CAPTURE])
     audited: dict[str, Any] = {"repeated": 0, "lost": None, "healed": None, "examples": ()}
     if options.images:
-        # Of captures by older versions the keys are not known.
-        keys = next((each.keys for each in map(read_columns, states) if each is not None and each.keys), ())
+        # Captures of older versions do not store the keys.
+        keys = next((columns.keys for columns in map(read_columns, states) if columns is not None and columns.keys), ())
         chains = ImageChains(keys) if keys and has_images else None
         audited |= _audit(options, keys, chains, store, [entries[path] for path in sorted(entries)], gaps.healed)
     span = options.since or datetime.min.replace(tzinfo=UTC), options.until or datetime.max.replace(tzinfo=UTC)
-    places = [place for each in gaps.gaps if each.has(*span) for place in each.places]
+    lost_at = [text for gap in gaps.gaps if gap.has(*span) for text in gap.places]
     return CaptureVerifyReport(
         dest=store.uri,
         job_ids=tuple(sorted(state.job_id for state in states)),
-        is_whole=not (missing or unknown or wrong or noted.jumps or places or audited["repeated"] or audited["lost"]),
+        is_whole=not (missing or unknown or wrong or noted.jumps or lost_at or audited["repeated"] or audited["lost"]),
         batches=noted.batches,
         records=noted.records,
         files=len(entries),
@@ -457,7 +460,7 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
         unknown=tuple(unknown),
         wrong=tuple(wrong),
         jumps=tuple(noted.jumps),
-        gaps=tuple(places),
+        gaps=tuple(lost_at),
         healed_gaps=len(gaps.healed),
         **audited,
         **clock.times(),
@@ -465,9 +468,9 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
 
 
 def _missing(named: Mapping[str, int], counts: Mapping[str, int], spared: set[str]) -> Iterator[str]:
-    """Yield the files of batches that are gone; not those of hours that have as many rows in files of a compaction.
+    """Yield the missing files of batches, except those of hours whose rows a compaction has moved to other files.
 
-    A vacuum deletes the versions that say what a compaction has replaced.
+    A vacuum deletes the versions that record the files replaced by a compaction, so this compares numbers of rows.
     """
     left, compacted = Counter[str](), set[str]()
     for path, rows in counts.items():
@@ -477,7 +480,7 @@ def _missing(named: Mapping[str, int], counts: Mapping[str, int], spared: set[st
     gone = named.keys() - counts.keys() - spared
     for path in gone:
         left[folder_of(path)] -= named[path]
-    yield from (each for each in gone if folder_of(each) not in compacted or left[folder_of(each)] < 0)
+    yield from (path for path in gone if folder_of(path) not in compacted or left[folder_of(path)] < 0)
 
 
 def _audit(
@@ -488,8 +491,8 @@ def _audit(
     entries: list[StoredObject],
     healed: Sequence[Gap],
 ) -> dict[str, Any]:
-    """Return for the report how many changes repeat, and, by chains of images, before which ones one is missing."""
-    found, ids, paths = dict[str, Any](), list[Fingerprints](), list[str]()
+    """Return the fields ``repeated``, ``lost``, ``healed`` and ``examples`` of the report."""
+    fields, ids, paths = dict[str, Any](), list[Fingerprints](), list[str]()
     lineages = None if chains is None else FileLineages(store)
     for path, rows in _row_groups(options, store, entries):
         is_healed = HEALED_BY in rows.column_names and is_own(rows.schema.field(HEALED_BY), LOG_COLUMNS)
@@ -499,24 +502,28 @@ def _audit(
         if chains is not None and lineages is not None:
             chains.add(rows, lineages.of(path))
     if ids:
-        ends = np.cumsum([len(each.high) for each in ids])
+        ends = np.cumsum([len(part.high) for part in ids])
         # Few logs have a change twice.
         streams = functools.cache(functools.partial(streams_of_files, store))
         every = Fingerprints.joined(ids)
         changes, _ = distinct_changes(every, lambda row: streams().get(paths[int(np.searchsorted(ends, row, "right"))]))
-        found["repeated"] = len(every.high) - len(changes)
+        fields["repeated"] = len(every.high) - len(changes)
     if chains is None:
-        return found
+        return fields
     breaks = chains.broken()
-    lost = [each for each in breaks if not any(gap.has(each.since, each.until) for gap in healed)]
-    examples = tuple(f"{each.key} at {each.sequence}" for each in lost[:_SHOWN])
-    return {**found, "lost": len(lost), "healed": len(breaks) - len(lost), "examples": examples}
+    lost = [
+        chain_break
+        for chain_break in breaks
+        if not any(gap.has(chain_break.since, chain_break.until) for gap in healed)
+    ]
+    examples = tuple(f"{chain_break.key} at {chain_break.sequence}" for chain_break in lost[:_MAX_EXAMPLES])
+    return {**fields, "lost": len(lost), "healed": len(breaks) - len(lost), "examples": examples}
 
 
 def _row_groups(
     options: CaptureVerifyOptions, store: ObjectStore, entries: list[StoredObject]
 ) -> Iterator[tuple[str, pa.Table]]:
-    """Yield paths and rows of files that are within the options' times, group by group: what is held is one file."""
+    """Yield the path and the rows of each row group within the options' times. Only one file is in memory."""
     for entry in entries:
         read = open_parquet(pa.BufferReader(store.read(entry.path)))
         for group in range(read.num_row_groups):
@@ -526,7 +533,7 @@ def _row_groups(
 
 
 def _is_within(options: CaptureVerifyOptions, path: str) -> bool:
-    """Return whether the hour of a file reaches into the options' times."""
+    """Return whether the hour of a file overlaps with the options' times."""
     hour = hour_of(path)
     if hour is None:
         return True

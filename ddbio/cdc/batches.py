@@ -1,8 +1,8 @@
-"""Write the changes of a table into its log in numbered batches, each once, whatever process dies in between.
+"""Numbered batches that write the changes of a table into its log, each exactly once, even if a process dies.
 
-A batch's record is written first, only where none is: it says which changes of which shards the batch has, and the
-names of its files. Then come the files, only where none are. A run that finds a record whose files may be missing reads
-the same changes again and writes the same files.
+The record of a batch is written first, with a conditional write. It has the changes of each shard that belong to the
+batch, and the names of its files. The files follow, also with conditional writes. A run that reads a record whose files
+may be missing reads the same changes again and writes the same files.
 """
 
 from __future__ import annotations
@@ -45,32 +45,32 @@ log = logging.getLogger("ddbio.capture")
 
 _SEEN = "seen"
 RECENT_CHANGES = 250_000
-"""So many changes that have event ids are remembered, so that one that comes again is left out."""
+"""Number of recent event ids that are remembered, to drop changes that arrive again."""
 _EVENT_IDS = pa.schema([tagged_field(EVENT_ID, pa.string(), "S")])
 _MOMENT = 0.001
 _REMEMBERED_BATCHES = 64
-# Of another capture so many are searched for those that have changes of some shards.
+# The maximum number of batches of another capture that are searched for changes of some shards.
 _SEARCHED_BATCHES = 1_000
 
 
 @dataclass
 class ShardRows:
-    """Hold the changes of one shard that a batch has: those behind one position up to another."""
+    """Changes of one shard in a batch: those after one position, up to another."""
 
     after: str
     to: str
     rows: list[LogRows] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
-    """The numbers of changes between these positions that came before, and are left out."""
+    """Sequence numbers of changes between these positions that arrived before, and are left out."""
 
     @property
     def count(self) -> int:
-        """The number of changes."""
-        return sum(each.rows.num_rows for each in self.rows)
+        """Number of changes."""
+        return sum(batch.rows.num_rows for batch in self.rows)
 
 
 class ChangeLog:
-    """Hold the batches of one capture; not safe for threads.
+    """Batches of one capture. Not thread-safe.
 
     Parameters
     ----------
@@ -81,18 +81,18 @@ class ChangeLog:
     keys
         The table's key attributes.
     infer
-        Returns the columns of items, by the first changes that come.
+        Returns the columns of items, inferred from the first changes.
 
     Attributes
     ----------
     number
-        Of the last batch.
+        The number of the last batch.
     lineage
-        The number of the lineage that the next batches belong to.
+        The number of the lineage of the next batches.
     records, files
-        What this run has written.
+        The numbers of changes and files that this run has written.
     foreign
-        Records of the stream that this run left out: they are of other tables, or of other producers.
+        The number of stream records that this run left out. They belong to other tables or other producers.
     """
 
     def __init__(
@@ -116,15 +116,15 @@ class ChangeLog:
 
     @property
     def job_id(self) -> str:
-        """The id under which the batches are written."""
+        """Job id under which the batches are written."""
         return self._state.job_id
 
     def declare(self, schema: pa.Schema) -> None:
-        """Write from now on these columns of items."""
+        """Use these columns of items from now on."""
         self._use(keep_columns(self._state, Columns(schema, self._keys), replaces=True))
 
     def decode(self, body: bytes) -> LogRows | None:
-        """Return the rows of a reply; the first changes ever decide the columns, unless they are declared."""
+        """Return the rows of a reply. Unless columns were declared, the first changes of the capture determine them."""
         if self._decoder is None:
             if b'"SequenceNumber"' not in body:
                 return None
@@ -138,37 +138,40 @@ class ChangeLog:
         return rows
 
     def fresh(self, rows: LogRows) -> tuple[LogRows, list[str]]:
-        """Return the rows that did not come before, and the numbers of the others."""
+        """Return the rows that did not arrive before, and the sequence numbers of the others."""
         if not self._kind.has_event_ids:
             return rows, []
         is_new = self._recent.add(fingerprints_of_ids(rows.rows.column(EVENT_ID)))
         if is_new.all():
             return rows, []
-        return rows.keep(is_new), [str(each) for each in rows.rows.column(1).filter(bool_array(~is_new)).to_pylist()]
+        return rows.keep(is_new), [
+            str(number) for number in rows.rows.column(1).filter(bool_array(~is_new)).to_pylist()
+        ]
 
     def silent_since(self) -> float | None:
-        """Return the time up to which all changes were read, as far as an earlier run has noted it."""
+        """Return the time up to which an earlier run has read all changes; None if it was not recorded."""
         noted = self._state.read(_SEEN)
         return None if noted is None else float(noted["at"])
 
     def note_seen(self, at: float) -> None:
-        """Note that all changes up to a time were read."""
+        """Record that all changes up to a time were read."""
         self._state.put(_SEEN, {"at": at})
 
     def choose_columns(self, body: bytes) -> None:
-        """Decide the columns by some changes, if that was not done before."""
+        """Infer the columns from some changes, if they are not stored yet."""
         if self._decoder is None:
             self._use(keep_columns(self._state, Columns(self._infer(body), self._keys)))
 
     def resume(self, source: StreamSource, started_at: float) -> dict[str, Any] | None:
-        """Return the record of the last batch, whose files are all written then; None if there is no batch.
+        """Return the record of the last batch after all its files are written; None if there is no batch.
 
-        Another process that goes on meanwhile writes the next record, at which this one will fail.
+        If another process resumes the capture at the same time, it writes the next record, and this process fails at
+        that record.
 
         Raises
         ------
         GapError
-            If its changes are gone meanwhile.
+            If its changes were trimmed in the meantime.
         """
         record = self._records.last()
         self.number = 0 if record is None else record["batch"]
@@ -179,26 +182,26 @@ class ChangeLog:
             self.remember(self._records)
 
     def _finish(self, record: dict[str, Any] | None, source: StreamSource, started_at: float) -> dict[str, Any] | None:
-        """Write the files of the last batch if they may be missing; return its record."""
+        """Write the files of the last batch if they may be missing. Return the record of the batch."""
         if record is None or self._records.committed >= self.number:
             return record
-        log.info("batch %d was cut off: its changes are read again", self.number)
+        log.info("batch %d is incomplete: its changes are read again", self.number)
         parts = {
             shard_id: _read_again(source, shard_id, part, self.decode, started_at)
             for shard_id, part in record["shards"].items()
         }
         tables = self._tables(self.number, parts)
         if {path: table.num_rows for path, table in tables.items()} != {
-            each["path"]: each["rows"] for each in record["files"]
+            file["path"]: file["rows"] for file in record["files"]
         }:
-            raise TargetError(f"batch {self.number} of {self._state.store.uri} was read again, and has other changes")
-        # A compaction may have replaced files of the batch already.
+            raise TargetError(f"batch {self.number} of {self._state.store.uri} was read again and has other changes")
+        # A compaction may have replaced files of the batch.
         history = read_history(self._state.store)
-        self._write(tables, frozenset(path for each in history for path in each.removed))
+        self._write(tables, frozenset(path for snapshot in history for path in snapshot.removed))
         return record
 
     def remember(self, records: BatchRecords, shards: Collection[str] | None = None) -> None:
-        """Remember the ids of the last changes that a capture has written, if they have ids.
+        """Remember the event ids of the last changes that a capture has written, if changes have event ids.
 
         Parameters
         ----------
@@ -208,30 +211,30 @@ class ChangeLog:
             Only batches that have changes of these shards.
         """
         last = records.last() if self._kind.has_event_ids else None
-        newest, found, batches = list[Fingerprints](), 0, 0
+        newest, row_count, batches = list[Fingerprints](), 0, 0
         for record in () if last is None else _backwards(records, last["batch"]):
             if shards is not None and not record["shards"].keys() & shards:
                 continue
             batches += 1
-            for each in record["files"]:
+            for file in record["files"]:
                 try:
-                    data = self._state.store.read(each["path"])
+                    data = self._state.store.read(file["path"])
                 except NotFoundError:
                     # It is not written yet, or a compaction has replaced it.
                     continue
                 newest.append(
                     fingerprints_of_ids(read_parquet(pa.BufferReader(data), [EVENT_ID]).column(0).combine_chunks())
                 )
-                found += each["rows"]
-            if found >= RECENT_CHANGES or batches >= _REMEMBERED_BATCHES:
+                row_count += file["rows"]
+            if row_count >= RECENT_CHANGES or batches >= _REMEMBERED_BATCHES:
                 break
-        for known in reversed(newest):
-            self._recent.add(known)
+        for fingerprints in reversed(newest):
+            self._recent.add(fingerprints)
 
     def append(
         self, parts: Mapping[str, ShardRows], lineage: Lineage, gaps: Iterable[str] = (), *, at: float = 0.0
     ) -> None:
-        """Write a batch of changes, and the positions behind them.
+        """Write a batch of changes, and the positions after them.
 
         Parameters
         ----------
@@ -246,7 +249,7 @@ class ChangeLog:
         number = self.number + 1
         tables = self._tables(number, parts)
         if gaps := list(gaps):
-            # What was written before the gap has an earlier time, whatever the clock of the service says.
+            # Changes before the gap must have an earlier time, regardless of the service's clock.
             at = max(at, self._last_at + _MOMENT)
         record: dict[str, Any] = {
             "batch": number,
@@ -258,27 +261,27 @@ class ChangeLog:
             "positions": dict(lineage.positions),
             "files": [{"path": path, "rows": table.num_rows} for path, table in tables.items()],
             "gaps": gaps,
-            # Not before its changes, whatever the clock of this machine says.
+            # The time is not earlier than the changes, regardless of the clock of this machine.
             "at": max([at, *(rows.last_time for part in parts.values() for rows in part.rows)]),
         } | ({"lineage": self.lineage} if self.lineage > 1 else {})
         if not self._records.add(number, record):
             raise TargetError(
-                f"another process writes the log {self._state.store.uri} as job {self._state.job_id}: it went on "
-                "where this one was",
+                f"another process writes the log {self._state.store.uri} as job {self._state.job_id}: it has written "
+                f"batch {number}",
                 self._state.store.uri,
             )
         self.number, self._last_at = number, record["at"]
         self._write(tables)
-        # What the batch took is not needed until the next one is full.
+        # Release the memory of the batch until the next one is full.
         tables.clear()
         pa.default_memory_pool().release_unused()
 
     def _tables(self, number: int, parts: Mapping[str, ShardRows]) -> dict[str, pa.Table]:
-        """Return the files of a batch: one for each hour, with the changes of a shard in their order."""
+        """Return the files of a batch: one for each hour, with the changes of each shard in order."""
         hours = defaultdict[int, list[LogRows]](list)
-        for each in (rows for part in parts.values() for rows in part.rows):
-            for hour, found in each.of_hours():
-                hours[hour].append(found)
+        for rows_of_shard in (rows for part in parts.values() for rows in part.rows):
+            for hour, rows_of_hour in rows_of_shard.of_hours():
+                hours[hour].append(rows_of_hour)
         job_id = self._state.job_id
         return {
             f"{hour_folder(hour)}{job_id}-{number:012}.parquet": self._table_of(number, parts_of_hour)
@@ -286,13 +289,13 @@ class ChangeLog:
         }
 
     def _table_of(self, number: int, parts: list[LogRows]) -> pa.Table:
-        rows = pa.Table.from_batches([each.rows for each in parts])
+        rows = pa.Table.from_batches([part.rows for part in parts])
         if not self._kind.has_event_ids:
             return rows
-        texts: Any = pa.chunked_array([each.texts for each in parts], pa.binary())
-        place = rows.schema.get_field_index(SEQUENCE)
+        texts: Any = pa.chunked_array([part.texts for part in parts], pa.binary())
+        column = rows.schema.get_field_index(SEQUENCE)
         numbers = sequences_of(rows, texts, self._keys, number)
-        return rows.set_column(place, rows.schema.field(place), pa.chunked_array([numbers]))
+        return rows.set_column(column, rows.schema.field(column), pa.chunked_array([numbers]))
 
     def _write(self, tables: Mapping[str, pa.Table], written: frozenset[str] = frozenset()) -> None:
         store = self._state.store
@@ -317,25 +320,25 @@ def _backwards(records: BatchRecords, last: int) -> Iterator[dict[str, Any]]:
     """Yield the records of the last batches, the newest first."""
     for end in range(last, max(0, last - _SEARCHED_BATCHES), -_REMEMBERED_BATCHES):
         block = records.between(max(1, end - _REMEMBERED_BATCHES + 1), end)
-        yield from (each for each in reversed(block) if each is not None)
+        yield from (record for record in reversed(block) if record is not None)
 
 
 def write_log_file(store: ObjectStore, path: str, rows: pa.Table, compression: Compression) -> None:
-    """Write a file if there is none; refuse one that is there and has another number of rows.
+    """Write a file if it does not exist. Raises if it exists with another number of rows.
 
     Raises
     ------
     TargetError
-        Naming the file.
+        With the path of the file.
     """
     if store.put_if_absent(path, parquet_bytes(rows, compression)):
         return
-    (entry,) = (each for each in store.list(path) if each.path == path)
-    found = open_footer(store, entry).metadata.num_rows
-    if found != rows.num_rows:
+    (entry,) = (file for file in store.list(path) if file.path == path)
+    row_count = open_footer(store, entry).metadata.num_rows
+    if row_count != rows.num_rows:
         raise TargetError(
-            f"{store.uri}/{path} has {found} changes, and its batch {rows.num_rows}: something else than ddbio wrote "
-            "it; move it away",
+            f"{store.uri}/{path} has {row_count} changes, and its batch {rows.num_rows}: another program wrote it; "
+            "move it away",
             store.uri,
         )
 
@@ -343,10 +346,10 @@ def write_log_file(store: ObjectStore, path: str, rows: pa.Table, compression: C
 def _read_again(
     source: StreamSource, shard_id: str, part: Mapping[str, Any], decode: Decode, started_at: float
 ) -> ShardRows:
-    """Return the changes of a shard that a batch has, by reading them from the shard."""
+    """Read the changes of a batch again from a shard, and return them."""
     after, to, count = part["after"], part["to"], part["records"]
-    shard = next((each for each in source.shards() if each.shard_id == shard_id), None)
-    found = ShardRows(after, to)
+    shard = next((shard for shard in source.shards() if shard.shard_id == shard_id), None)
+    shard_rows = ShardRows(after, to)
     if shard is None:
         raise gap(source.name, shard_id, after)
     try:
@@ -364,21 +367,21 @@ def _read_again(
             if position == LATEST:
                 rows = rows.since(started_at)
             if rows.rows.num_rows or position != LATEST:
-                found.rows.append(rows)
+                shard_rows.rows.append(rows)
                 position = rows.to
     except TrimmedError:
         raise gap(source.name, shard_id, after) from None
-    if found.rows:
-        found.rows[-1] = found.rows[-1].until(to)
-    found.rows = [_without(each, part.get("dropped", ())) for each in found.rows]
-    if found.count != count:
+    if shard_rows.rows:
+        shard_rows.rows[-1] = shard_rows.rows[-1].until(to)
+    shard_rows.rows = [_without(rows, part.get("dropped", ())) for rows in shard_rows.rows]
+    if shard_rows.count != count:
         raise gap(source.name, shard_id, after)
-    return found
+    return shard_rows
 
 
 def _without(rows: LogRows, numbers: Sequence[str]) -> LogRows:
-    """Return the rows except those of some numbers of the shard."""
+    """Return the rows except those with some sequence numbers of the shard."""
     if not numbers:
         return rows
-    found: Any = pc.is_in(rows.rows.column(1), pa.array(numbers, pa.string()))
-    return rows.keep(~found.to_numpy(zero_copy_only=False))
+    is_excluded: Any = pc.is_in(rows.rows.column(1), pa.array(numbers, pa.string()))
+    return rows.keep(~is_excluded.to_numpy(zero_copy_only=False))

@@ -1,4 +1,4 @@
-"""Capture the changes of a table: find its stream, resume after the last run, write the log, price what was spent."""
+"""Capture of the changes of a table: finding its stream, resuming after the last run, writing the log, and cost."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from ddbio.cdc.lineages import (
     TableStream,
     gap_between,
     gap_error,
-    keep_left,
-    keep_lineage,
-    left_before,
+    left_positions_before,
     lineage_number,
     lineages_of,
     require_table,
+    store_left_positions,
+    store_lineage,
 )
 from ddbio.cdc.log_jobs import (
     CAPTURE,
@@ -80,13 +80,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class FoundStream:
-    """Hold the stream of a table, and which capture reads it.
+class CaptureTarget:
+    """The stream of a table, and the capture that reads it.
 
     Attributes
     ----------
     first
-        The stream that the capture was begun with.
+        The ARN of the stream that the capture started with.
     other
         Another capture of the log that has read this stream; None if there is none.
     """
@@ -100,19 +100,19 @@ class FoundStream:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The key attributes of the table."""
+        """Key attributes of the table."""
         return tuple(name for name, _ in self.table.key_types)
 
 
-def find_stream(options: CaptureOptions) -> FoundStream:
-    """Return the stream that a table has now, and the capture of the log that reads it.
+def find_stream(options: CaptureOptions) -> CaptureTarget:
+    """Return the current stream of a table, and the capture of the log that reads it.
 
     Raises
     ------
     NotFoundError
-        If there is no such table.
+        If the table does not exist.
     OptionError
-        If it has no stream that a log can be made of, or the log belongs to another table.
+        If the table has no stream with the images that a log needs, or the log belongs to another table.
     """
     spec = dynamodb_spec(options)
     described = call(spec, "DescribeTable", f"table {options.table!r}", {"TableName": options.table})["Table"]
@@ -124,101 +124,109 @@ def find_stream(options: CaptureOptions) -> FoundStream:
         arn=arn,
         table_arn=described.get("TableArn", ""),
         created_at=created.timestamp() if isinstance(created, datetime) else None,
-        regions=frozenset(each["RegionName"] for each in described.get("Replicas", [])),
+        regions=frozenset(replica["RegionName"] for replica in described.get("Replicas", [])),
     )
     identity = arn if kind.is_of_table else f"{arn} {table.name}"
     job_id = options.job_id or f"capture_{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
-    return _of_log(options, FoundStream(spec, table, stream, job_id, arn), open_store(options.dest, options))
+    return _of_log(options, CaptureTarget(spec, table, stream, job_id, arn), open_store(options.dest, options))
 
 
-def _captures_of(found: FoundStream, store: ObjectStore, kind: str) -> list[tuple[JobState, list[LogLineage]]]:
-    """Return the captures of a log, and the streams that each has read; refuse those of another table."""
+def _captures_of(target: CaptureTarget, store: ObjectStore, kind: str) -> list[tuple[JobState, list[LogLineage]]]:
+    """Return the captures of a log with the streams that each has read. Raises if the log belongs to another table."""
     captures = list[tuple[JobState, list[LogLineage]]]()
-    for state in (each for one in (CAPTURE, LEASES, HANDLER) for each in jobs_in(store, one)):
+    for state in (state for one in (CAPTURE, LEASES, HANDLER) for state in jobs_in(store, one)):
         head = state.head() or {}
         if HEALS in head or "lease" in head:
             continue
         lineages = lineages_of(state)
-        require_table(store.uri, found.stream, lineages, table_of_job(head))
-        if state.kind == HANDLER or kind_of_job(head) is not found.stream.kind:
+        require_table(store.uri, target.stream, lineages, table_of_job(head))
+        if state.kind == HANDLER or kind_of_job(head) is not target.stream.kind:
             continue
         if state.kind == kind:
             captures.append((state, lineages))
-        elif lineages[-1].stream != found.stream.arn:
+        elif lineages[-1].stream != target.stream.arn:
             raise OptionError(
-                f"capture {state.job_id!r} of {store.uri} has read {lineages[-1].stream}, and only it can go on with "
-                f"{found.stream.arn}: give leases={head.get('leases', 1)}"
+                f"capture {state.job_id!r} of {store.uri} has read {lineages[-1].stream}, and only it can resume "
+                f"{target.stream.arn}: give leases={head.get('leases', 1)}"
             )
     return captures
 
 
-def _of_log(options: CaptureOptions, found: FoundStream, store: ObjectStore) -> FoundStream:
-    """Return which capture of the log goes on; refuse the log of another table."""
-    captures = _captures_of(found, store, LEASES if options.leases > 1 else CAPTURE)
+def _of_log(options: CaptureOptions, target: CaptureTarget, store: ObjectStore) -> CaptureTarget:
+    """Return the target with the capture of the log to resume. Raises if the log belongs to another table."""
+    captures = _captures_of(target, store, LEASES if options.leases > 1 else CAPTURE)
     if not captures:
-        return found
-    arn = found.stream.arn
-    state, newest = max(captures, key=lambda each: each[1][-1].started_at)
-    before = max((each.started_at for _, lineages in captures for each in lineages if each.stream != arn), default=0.0)
+        return target
+    arn = target.stream.arn
+    state, newest = max(captures, key=lambda state_and_lineages: state_and_lineages[1][-1].started_at)
+    before = max(
+        (lineage.started_at for _, lineages in captures for lineage in lineages if lineage.stream != arn), default=0.0
+    )
 
-    def goes_on(lineages: Sequence[LogLineage]) -> bool:
+    def is_resumable(lineages: Sequence[LogLineage]) -> bool:
         return lineages[-1].stream == arn and lineages[-1].started_at >= before
 
-    own = next((lineages for each, lineages in captures if each.job_id == found.job_id), None)
-    if options.job_id is None and (own is None or not goes_on(own)):
-        found, own = dataclasses.replace(found, job_id=state.job_id), newest
-    if state.job_id != found.job_id and not goes_on(newest if own is None else own):
+    own = next((lineages for state, lineages in captures if state.job_id == target.job_id), None)
+    if options.job_id is None and (own is None or not is_resumable(own)):
+        target, own = dataclasses.replace(target, job_id=state.job_id), newest
+    if state.job_id != target.job_id and not is_resumable(newest if own is None else own):
         raise OptionError(
             f"capture {state.job_id!r} of {store.uri} has read {newest[-1].stream}, another stream of table "
-            f"{found.table.name!r}, and goes on with {arn}. Leave job_id out, or give that one"
+            f"{target.table.name!r}, and resumes with {arn}. Leave job_id out, or use that one"
         )
     if own is None:
-        return found
-    # Older versions made a capture of its own for each stream.
-    others = (each for each, lineages in captures if each.job_id != found.job_id and lineages[-1].stream == arn)
-    is_read = any(each.stream == arn for each in own)
-    return dataclasses.replace(found, first=own[0].stream, other=None if is_read else next(others, None))
+        return target
+    # Older versions used a separate capture for each stream.
+    others = (state for state, lineages in captures if state.job_id != target.job_id and lineages[-1].stream == arn)
+    is_read = any(lineage.stream == arn for lineage in own)
+    return dataclasses.replace(target, first=own[0].stream, other=None if is_read else next(others, None))
 
 
-# Assumed: a file is put, and its batch is recorded.
+# Assumption: one request writes the file, and one records its batch.
 _WRITES_A_FILE = 2
 _LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Spending:
-    """Price what captures have read and written; sampling the table for its columns is not counted."""
+    """Cost of what captures have read and written. Sampling the table for its columns is not included."""
 
     options: CaptureOptions
     loops: Sequence[CaptureLoop]
     prices: Prices
 
     def figures(self, seconds: float) -> Figures:
-        """Return what was taken so far."""
+        """Return the consumption so far."""
         options, loops = self.options, self.loops
-        size = sum(each.read_bytes for each in loops)
+        size = sum(loop.read_bytes for loop in loops)
         parts: list[Part] = [
-            STREAM_KINDS[options.source].read_cost(sum(each.reads for each in loops), size),
+            STREAM_KINDS[options.source].read_cost(sum(loop.reads for loop in loops), size),
             *compute_parts(options.compute, seconds),
         ]
         if is_s3(options.dest):
-            parts.append(("S3 writes", "s3_writes", _WRITES_A_FILE * sum(each.log.files for each in loops)))
+            parts.append(("S3 writes", "s3_writes", _WRITES_A_FILE * sum(loop.log.files for loop in loops)))
         return Figures(0.0, seconds, size, self.prices.cost(parts).usd)
 
     def exceeded(self, seconds: float) -> bool:
-        """Return whether more than a tenth above the limit is spent."""
+        """Return whether the cost exceeds the limit by more than 10 %."""
         if self.options.max_usd is None:
             return False
         return (self.figures(seconds).usd or 0.0) > STOP_RATIO * self.options.max_usd
 
 
 class BoundedStop(threading.Event):
-    """Be set when another event is, after so many seconds, or when something is exceeded: looked at now and then.
+    """Event that is also set when another event is set, after a number of seconds, or when a limit is exceeded.
+
+    These conditions are checked about once per second.
 
     Parameters
     ----------
+    stop
+        The other event.
+    seconds
+        The seconds until the event is set; None for no limit of time.
     exceeded
-        Takes the seconds since this was made.
+        Returns whether a limit is exceeded. Its argument is the number of seconds since this event was created.
     """
 
     def __init__(self, stop: threading.Event, seconds: float | None, exceeded: Callable[[float], bool]) -> None:
@@ -227,7 +235,7 @@ class BoundedStop(threading.Event):
         self._began_at = self._looked_at = time.monotonic()
 
     def is_set(self) -> bool:
-        """Return whether it is time to stop."""
+        """Return whether to stop."""
         if super().is_set() or self._stop.is_set():
             return True
         now = time.monotonic()
@@ -240,22 +248,22 @@ class BoundedStop(threading.Event):
         return is_over
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for as long, or until it is set."""
+        """Wait until the timeout has passed, or until the event is set."""
         left = self._seconds - (time.monotonic() - self._began_at)
         self._stop.wait(max(0.0, min(_LOOK_SECONDS if timeout is None else timeout, left)))
         return self.is_set()
 
 
 _LOG = logging.getLogger("ddbio.capture")
-# A capture on another machine takes over after so long.
+# A capture on another machine takes over after this time.
 _LEASE_SECONDS = 30.0
-# Of small records not more are gathered than of this size.
+# Assumed size of a record, to limit the number of records in a batch.
 _RECORD_BYTES = 335
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureReport(PlannedReport):
-    """What a capture wrote.
+    """Result of a capture.
 
     Attributes
     ----------
@@ -264,23 +272,23 @@ class CaptureReport(PlannedReport):
     dest
         The folder of the log.
     job_id
-        The capture; under the same one it goes on where it stopped.
+        The id of the capture. A capture with the same id resumes where this one stopped.
     records
         Changes that this run wrote.
     files
         Files that this run wrote.
     batches
-        Batches that this and all earlier runs wrote.
+        Batches that this run and all earlier runs wrote.
     lag_seconds
-        How old what was not written yet could be when the last batch was written.
+        The maximum age of unwritten changes when the last batch was written.
     gaps
-        Places at which changes were gone, or where another stream of the table followed, with ``on_gap=continue``.
+        Positions at which changes were lost, or where another stream of the table followed, with ``on_gap=continue``.
     foreign
-        Records of a data stream that are of other tables, or no changes at all: they are left out.
+        Records of a data stream that belong to other tables, or are not changes. They are left out.
     planned
-        The time after which it ends, if one was given; what changes there will be is not known before.
+        The time after which the capture ends, if one was given. The number of changes is not known in advance.
     actual
-        Seconds, bytes of records and USD of reading the stream and writing files.
+        Seconds, bytes of records, and USD for reading the stream and writing files.
     """
 
     table: str
@@ -295,25 +303,27 @@ class CaptureReport(PlannedReport):
 
 
 def capture(options: CaptureOptions, stop: threading.Event | None = None) -> CaptureReport:
-    """Write every change of a table once into a log of Parquet files; go on where the last run stopped.
+    """Write every change of a table once into a log of Parquet files.
+
+    A later run resumes where the last one stopped.
 
     Parameters
     ----------
     stop
-        Set it, from another thread, to end the capture when its batch is written.
+        Set it from another thread to end the capture after its current batch.
 
     Raises
     ------
     NotFoundError, OptionError
-        If there is no such table, or it has no stream; if the log belongs to another table, also to one of the same
-        name that was deleted.
+        If the table does not exist, or it has no stream; if the log belongs to another table, or to a deleted table
+        with the same name.
     GapError
-        If changes were gone before they were read, or the table has another stream than in the last run: what was
-        changed between the two streams is in neither.
+        If changes were trimmed before they were read, or the table has another stream than in the last run. The changes
+        between two streams are in neither of them.
     TargetError
         If another process captures under this job id.
     LimitError
-        If it costs more than a tenth above ``max_usd``; what it has captured is written.
+        If the cost exceeds ``max_usd`` by more than 10 %. The captured changes are written.
     """
     clock, loops = Clock(), list[CaptureLoop]()
     spending = Spending(options, loops, prices_of(options.region, options.prices))
@@ -330,33 +340,33 @@ def capture(options: CaptureOptions, stop: threading.Event | None = None) -> Cap
     actual = spending.figures(round(clock.seconds(), 3))
     if spending.exceeded(clock.seconds()):
         raise LimitError(
-            f"capture {job_id} was stopped: it costs ${actual.usd:,.4g}, more than a tenth above max_usd "
-            f"{options.max_usd:g}; what it has captured is written, and it goes on when it is run again"
+            f"capture {job_id} was stopped: it costs ${actual.usd:,.4g}, more than 10 % above max_usd "
+            f"{options.max_usd:g}. The captured changes are written, and the next run resumes here"
         )
     return CaptureReport(
         table=table,
         dest=options.dest,
         job_id=job_id,
-        records=sum(each.log.records for each in loops),
-        files=sum(each.log.files for each in loops),
-        batches=sum({each.log.job_id: each.log.number for each in loops}.values()),
-        lag_seconds=round(max((each.lag_seconds for each in loops), default=0.0), 3),
-        gaps=tuple(itertools.chain.from_iterable(each.gaps for each in loops)),
+        records=sum(loop.log.records for loop in loops),
+        files=sum(loop.log.files for loop in loops),
+        batches=sum({loop.log.job_id: loop.log.number for loop in loops}.values()),
+        lag_seconds=round(max((loop.lag_seconds for loop in loops), default=0.0), 3),
+        gaps=tuple(itertools.chain.from_iterable(loop.gaps for loop in loops)),
         **clock.times(),
         planned=planned,
         actual=actual,
-        foreign=sum(each.log.foreign for each in loops),
+        foreign=sum(loop.log.foreign for loop in loops),
     )
 
 
 @dataclass(frozen=True)
 class OpenCapture:
-    """Hold a capture that goes on where the last run stopped.
+    """A capture that resumes where the last run stopped.
 
     Attributes
     ----------
     drained
-        The loops that have read older streams of the table to their end before.
+        The loops that have read older streams of the table to their end.
     """
 
     table: str
@@ -367,28 +377,28 @@ class OpenCapture:
 
 @contextlib.contextmanager
 def open_capture(options: CaptureOptions, stop: threading.Event) -> Iterator[OpenCapture]:
-    """Claim a capture and open its stream; errors are those of :func:`capture`."""
-    found = find_stream(options)
-    state, begun = _begin(options, found)
-    claim = Claim(state.store, found.job_id, "append", lease_seconds=_LEASE_SECONDS)
-    with claim.held(), _Opening(options, found, state, state, begun, stop).opened() as opened:
+    """Claim a capture and open its stream. Errors are those of :func:`capture`."""
+    target = find_stream(options)
+    state, begun = _begin(options, target)
+    claim = Claim(state.store, target.job_id, "append", lease_seconds=_LEASE_SECONDS)
+    with claim.held(), _Opening(options, target, state, state, begun, stop).opened() as opened:
         yield opened
 
 
 @dataclass
 class _Opening:
-    """Open the stream that a table has now; read those that it had before to their end first.
+    """Opening of the current stream of a table, after the earlier streams were read to their end.
 
     Attributes
     ----------
     state, shared
-        The state of what is captured here, and that of the whole capture.
+        The state of the part that is captured here, and the state of the whole capture.
     lease
-        The part of the shards that is captured here; None for all.
+        The lease of the shards that are captured here; None for all shards.
     """
 
     options: CaptureOptions
-    found: FoundStream
+    target: CaptureTarget
     state: JobState
     shared: JobState
     begun: Mapping[str, Any]
@@ -398,46 +408,46 @@ class _Opening:
     @contextlib.contextmanager
     def opened(self) -> Iterator[OpenCapture]:
         lineages, drained = lineages_of(self.shared), list[CaptureLoop]()
-        for each in lineages if self.lease is not None else ():
-            keep_lineage(self.state, each)
-        for place in range(max(1, lineage_number(BatchRecords(self.state).last())) - 1, len(lineages)):
-            if place == len(lineages) - 1 and lineages[-1].stream == self.found.stream.arn:
+        for lineage in lineages if self.lease is not None else ():
+            store_lineage(self.state, lineage)
+        for index in range(max(1, lineage_number(BatchRecords(self.state).last())) - 1, len(lineages)):
+            if index == len(lineages) - 1 and lineages[-1].stream == self.target.stream.arn:
                 break
-            drained += self._drained(lineages[place])
+            drained += self._drained(lineages[index])
             if self.stop.is_set() and drained:
-                yield OpenCapture(self.found.table.name, self.found.job_id, drained.pop(), tuple(drained))
+                yield OpenCapture(self.target.table.name, self.target.job_id, drained.pop(), tuple(drained))
                 return
-        if lineages[-1].stream != self.found.stream.arn:
-            keep_lineage(self.shared, self._next(lineages))
+        if lineages[-1].stream != self.target.stream.arn:
+            store_lineage(self.shared, self._next(lineages))
             lineages = lineages_of(self.shared)
-            keep_lineage(self.state, lineages[-1])
-        stream = self.found.stream
-        with contextlib.closing(stream.kind.open(self.found.spec, stream.arn, self.options.fan_out)) as source:
+            store_lineage(self.state, lineages[-1])
+        stream = self.target.stream
+        with contextlib.closing(stream.kind.open(self.target.spec, stream.arn, self.options.fan_out)) as source:
             loop = self._loop(source, lineages[-1])
             self._resume(loop, lineages[-1])
-            yield OpenCapture(self.found.table.name, self.found.job_id, loop, tuple(drained))
+            yield OpenCapture(self.target.table.name, self.target.job_id, loop, tuple(drained))
 
     def _drained(self, lineage: LogLineage) -> list[CaptureLoop]:
-        """Read a stream that the table had before to its end, if it is there: DynamoDB keeps it for a day."""
-        stream, kind = self.found.stream, self.found.stream.kind
+        """Read an earlier stream of the table to its end, if it still exists. DynamoDB keeps it for one day."""
+        stream, kind = self.target.stream, self.target.stream.kind
         if kind.is_of_table and lineage.table_arn != stream.table_arn:
-            # Another endpoint has the stream of a replica.
+            # The stream of a replica is at another endpoint.
             return []
         try:
-            with contextlib.closing(kind.open(self.found.spec, lineage.stream)) as source:
+            with contextlib.closing(kind.open(self.target.spec, lineage.stream)) as source:
                 loop = self._loop(source, lineage)
                 loop.is_last = kind.is_of_table
                 self._resume(loop, lineage)
                 loop.run(available_now=True)
         except NotFoundError:
-            _LOG.warning("%s cannot be read any more, or not by this endpoint", lineage.stream)
+            _LOG.warning("%s cannot be read any more, or not at this endpoint", lineage.stream)
             return []
         return [loop]
 
     def _next(self, lineages: Sequence[LogLineage]) -> LogLineage:
-        """Return the lineage of a stream that follows another one; refuse changes that are lost between the two."""
-        stream, last, now = self.found.stream, lineages[-1], time.time()
-        is_known = any(each.stream == stream.arn for each in lineages) or self.found.other is not None
+        """Return the lineage of the stream that follows the last one. Raises if changes between the two are lost."""
+        stream, last, now = self.target.stream, lineages[-1], time.time()
+        is_known = any(lineage.stream == stream.arn for lineage in lineages) or self.target.other is not None
         gap = gap_between(last, stream, last_change(self.state), now, is_known=is_known)
         if gap is not None and self.options.on_gap != "continue":
             raise gap_error(self.shared.store.uri, last, stream)
@@ -448,10 +458,10 @@ class _Opening:
         return LogLineage(last.job_id, number, *ids, max(now, stream.began_at or 0.0), name, gap)
 
     def _loop(self, source: StreamSource, lineage: LogLineage) -> CaptureLoop:
-        log = _log(self.options, self.found, self.state, self.shared, lineage.number)
+        log = _log(self.options, self.target, self.state, self.shared, lineage.number)
         sharing = None
         if self.lease is not None:
-            records = functools.partial(records_of, self.state.store, self.found.job_id)
+            records = functools.partial(records_of, self.state.store, self.target.job_id)
             sharing = LeasedShards(source, self.lease, self.options.leases, records, time.time, lineage.number)
         size_bytes = int(self.options.flush_bytes)
         return CaptureLoop(
@@ -460,7 +470,7 @@ class _Opening:
             Limits(self.options.flush_seconds, max(1, size_bytes // _RECORD_BYTES), size_bytes),
             Timing(time.time, self.stop.wait, self.stop.is_set),
             started_at=float(self.begun["started_at"]),
-            goes_on=self.options.on_gap == "continue",
+            continues_after_gaps=self.options.on_gap == "continue",
             sharing=sharing,
         )
 
@@ -468,105 +478,108 @@ class _Opening:
         last, start = BatchRecords(self.state).last(), self.options.start
         left = dict[str, Any]()
         if lineage.number > 1:
-            start, left = "trim-horizon", left_before(self.state, lineage.number)
+            start, left = "trim-horizon", left_positions_before(self.state, lineage.number)
         if lineage.number > 1 and lineage_number(last) < lineage.number:
             left = self._left(last)
-            keep_left(self.state, lineage, left)
-        known = left.get(lineage.stream)
-        if known is not None and time.time() - known["at"] >= loop.source.keeps_seconds:
-            known = None
-        # Of processes that share a stream, one notes what is missing.
+            store_left_positions(self.state, lineage, left)
+        left_here = left.get(lineage.stream)
+        if left_here is not None and time.time() - left_here["at"] >= loop.source.keeps_seconds:
+            left_here = None
+        # Only one of the processes that share a stream records the gap.
         gaps = [lineage.gap] if lineage.gap is not None and not self.lease else []
-        positions = None if known is None else known["positions"]
+        positions = None if left_here is None else left_here["positions"]
         at = 0.0 if lineage.number == 1 else lineage.started_at
-        loop.resume(start, _declared(self.options, self.found), left=positions, gaps=gaps, not_before=at)
+        loop.resume(start, _declared(self.options, self.target), left=positions, gaps=gaps, not_before=at)
 
     def _left(self, last: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return where each stream was left that was read before."""
-        found = dict[str, Any]()
-        if self.found.other is not None:
-            other = BatchRecords(self.found.other).last() or {}
-            found[self.found.stream.arn] = {"positions": other.get("positions", {}), "at": 0.0}
+        """Return the last positions in each earlier stream."""
+        positions = dict[str, Any]()
+        if self.target.other is not None:
+            other = BatchRecords(self.target.other).last() or {}
+            positions[self.target.stream.arn] = {"positions": other.get("positions", {}), "at": 0.0}
         if last is not None:
             before = lineages_of(self.state)[lineage_number(last) - 1]
-            found |= left_before(self.state, before.number)
-            found[before.stream] = {"positions": last["positions"], "at": last.get("at", 0.0)}
-        return found
+            positions |= left_positions_before(self.state, before.number)
+            positions[before.stream] = {"positions": last["positions"], "at": last.get("at", 0.0)}
+        return positions
 
 
-def _declared(options: CaptureOptions, found: FoundStream) -> pa.Schema | None:
-    return None if options.schema is None else item_schema(arrow_schema_of(options.schema), found.keys)
+def _declared(options: CaptureOptions, target: CaptureTarget) -> pa.Schema | None:
+    return None if options.schema is None else item_schema(arrow_schema_of(options.schema), target.keys)
 
 
 def _capture_parts(options: CaptureOptions, stop: threading.Event, loops: list[CaptureLoop]) -> tuple[str, str]:
-    """Capture beside other processes, and add the captures of the leases held here; return the table and the job id."""
-    found = find_stream(options)
-    shared, begun = _begin(options, found, LEASES, {"leases": options.leases})
+    """Capture in parallel with other processes. Return the table and the job id.
+
+    The captures of the leases that this process holds are added to ``loops``.
+    """
+    target = find_stream(options)
+    shared, begun = _begin(options, target, LEASES, {"leases": options.leases})
     store = shared.store
 
     @contextlib.contextmanager
     def open_part(lease: int, stop: threading.Event) -> Iterator[CaptureLoop]:
-        part = dataclasses.replace(found, job_id=part_id(found.job_id, lease))
+        part = dataclasses.replace(target, job_id=part_id(target.job_id, lease))
         state, _ = _begin(options, part, CAPTURE, {"lease": lease, "leases": options.leases})
         claim = Claim(store, part.job_id, "append", lease_seconds=_LEASE_SECONDS)
         claim.write()
-        with claim.renewed(), _Opening(options, found, state, shared, begun, stop, lease).opened() as opened:
+        with claim.renewed(), _Opening(options, target, state, shared, begun, stop, lease).opened() as opened:
             loops.extend(opened.drained)
             yield opened.loop
         claim.release()
 
     parts = Parts(Leases(shared, options.leases), open_part, available_now=options.available_now, loops=loops)
     parts.run(stop)
-    return found.table.name, found.job_id
+    return target.table.name, target.job_id
 
 
 def prepare_capture(options: CaptureOptions) -> str:
-    """Begin a capture if it is new, decide its columns, and return its job id; errors are those of :func:`capture`."""
-    found = find_stream(options)
-    state, _ = _begin(options, found)
-    log = _log(options, found, state)
-    if (schema := _declared(options, found)) is not None:
+    """Start a capture if it is new, store its columns, and return its job id. Errors are those of :func:`capture`."""
+    target = find_stream(options)
+    state, _ = _begin(options, target)
+    log = _log(options, target, state)
+    if (schema := _declared(options, target)) is not None:
         log.declare(schema)
     log.choose_columns(b"")
-    return found.job_id
+    return target.job_id
 
 
 def begun_with(store: ObjectStore) -> dict[str, str]:
-    """Return the options by which a capture goes on with a log as it was begun, for who has no such options."""
-    heads = [head for each in jobs_in(store, CAPTURE) if "start" in (head := each.head() or {})]
+    """Return the options with which a capture of a log was started, for callers without these options."""
+    heads = [head for job in jobs_in(store, CAPTURE) if "start" in (head := job.head() or {})]
     if not heads:
         return {}
-    head = max(heads, key=lambda each: float(each["started_at"]))
+    head = max(heads, key=lambda candidate: float(candidate["started_at"]))
     kind = kind_of_job(head)
     return {"start": head["start"], "source": kind.name} | ({} if kind.is_of_table else {"stream": head["stream"]})
 
 
 def _begin(
-    options: CaptureOptions, found: FoundStream, kind: str = CAPTURE, part: Mapping[str, int] | None = None
+    options: CaptureOptions, target: CaptureTarget, kind: str = CAPTURE, part: Mapping[str, int] | None = None
 ) -> tuple[JobState, Mapping[str, Any]]:
-    """Return the state of the capture, and what it was begun with."""
-    store, stream = open_store(options.dest, options), found.stream
+    """Return the state of the capture, and the head that was stored when it started."""
+    store, stream = open_store(options.dest, options), target.stream
     require_target(store)
-    state = JobState(store, found.job_id, kind)
+    state = JobState(store, target.job_id, kind)
     fixed = fixed_options(options, without=("table", "dest", "source", "stream"))
-    identity: dict[str, Any] = {"stream": found.first, **fixed}
+    identity: dict[str, Any] = {"stream": target.first, **fixed}
     identity |= part or {}
     if not stream.kind.is_of_table:
-        identity["table"] = found.table.name
+        identity["table"] = target.table.name
     begun = state.begin_as(identity, {"old_image": options.old_image, "started_at": time.time()})
     if options.old_image:
         turn_on_old_images(state)
     if part is None or kind == LEASES:
         # Older versions did not store the id of the table.
-        is_first = stream.arn == found.first or not stream.kind.is_of_table
-        ids = (stream.table_arn, stream.table_id) if is_first else (table_arn_of(found.first), "")
-        first = LogLineage(found.job_id, 1, found.first, *ids, float(begun["started_at"]), found.first)
-        keep_lineage(state, first)
+        is_first = stream.arn == target.first or not stream.kind.is_of_table
+        ids = (stream.table_arn, stream.table_id) if is_first else (table_arn_of(target.first), "")
+        first = LogLineage(target.job_id, 1, target.first, *ids, float(begun["started_at"]), target.first)
+        store_lineage(state, first)
     return state, begun
 
 
 def _log(
-    options: CaptureOptions, found: FoundStream, state: JobState, shared: JobState | None = None, lineage: int = 1
+    options: CaptureOptions, target: CaptureTarget, state: JobState, shared: JobState | None = None, lineage: int = 1
 ) -> ChangeLog:
     shared = None if shared is state else shared
 
@@ -575,14 +588,14 @@ def _log(
         if stored is not None:
             return stored.schema
         is_free = options.types is None and options.numbers == "exact"
-        known = columns_in(state.store, found.keys) if is_free else None
-        schema = _columns(found.table, options, body) if known is None else known
+        columns = columns_in(state.store, target.keys) if is_free else None
+        schema = _columns(target.table, options, body) if columns is None else columns
         return schema if shared is None else keep_columns(shared, Columns(schema, ())).schema
 
     log = ChangeLog(
         BatchRecords(state),
-        found.stream,
-        found.keys,
+        target.stream,
+        target.keys,
         infer,
         old_image=any(map(has_old_images, filter(None, (state, shared)))),
         compression=options.compression,
@@ -592,7 +605,7 @@ def _log(
 
 
 def _columns(table: TableDescription, options: CaptureOptions, body: bytes) -> pa.Schema:
-    """Return the columns that a sample of the table and the first changes show."""
+    """Return the columns inferred from a sample of the table and the first changes."""
     wanted = {name: getattr(options, name) for name in ("numbers", "types", "sample_items")}
     scan = parse_options(ScanOptions, {**connection_of(options), **wanted, "table": table.name})
     sampled = observe_table(table, scan, LocalBudget(budget_of(table, scan)))

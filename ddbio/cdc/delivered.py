@@ -1,4 +1,7 @@
-"""Read objects that Firehose has delivered: their changes as rows of the log, and what is none to an error prefix."""
+"""Reader of objects that Firehose has delivered.
+
+Changes become rows of the log, invalid records go to an error prefix.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.cdc.delivered_records import Delivered, DeliveredReader, keep_failures, sample_keys
+from ddbio.cdc.delivered_records import Delivered, DeliveredReader, sample_keys, write_failures
 from ddbio.cdc.log_order import within_times
 from ddbio.cdc.log_rows import LogDecoder, item_schema
 from ddbio.cdc.one_table import OPENINGS, OneTable, named_tables, table_names
@@ -45,30 +48,30 @@ log = logging.getLogger("ddbio.changes")
 _OPENINGS = Openings((b"eventID", *OPENINGS))
 _ROW_FILES = ("parquet", "orc")
 _SAMPLED_OBJECTS, _SAMPLE_BYTES, _SAMPLED_CHANGES = 8, 1024 * 1024, 250
-# Clocks of services differ; a day costs little.
+# Clocks of services differ. A margin of one day costs little.
 _MARGIN = timedelta(days=1)
-# Firehose names an object by the time of its oldest record.
+# Firehose puts the time of the oldest record into the name of an object.
 _NAMED_AT = re.compile(r"-(\d{4})-(\d{2})-(\d{2})-(\d{2})-(\d{2})-(\d{2})-[^/]*$")
-_MOST_OF_SECOND = 99
+_MAX_RANK_IN_SECOND = 99
 
 
 @dataclass
 class DeliveredObjects:
-    """Hold the objects under a prefix, and how their changes are decoded.
+    """Objects under a prefix, and the decoding of their changes.
 
     Attributes
     ----------
     replays
         Whether records that failed before are tried again.
     old_image
-        Whether rows have the item as it was before, whatever the options say.
+        Whether rows have the old image, regardless of the options.
     table
-        Whose changes are taken.
+        The table whose changes are read.
     objects
-        In the order in which they were delivered.
+        The objects in the order of their delivery.
     changes, failures, skipped, duplicates, foreign
-        What was read so far: changes; what is none; records that failed earlier, if they are not tried again; changes
-        that came twice in an object; changes of other tables.
+        Counts so far: changes; records that are not changes; records that failed before and are not tried again;
+        changes that are in an object twice; changes of other tables.
     """
 
     options: DeliveredOptions
@@ -89,27 +92,27 @@ class DeliveredObjects:
     def __post_init__(self) -> None:
         """List the objects."""
         self.store = open_store(self.options.source, self.options)
-        wanted = [each for each in self.store.list() if not each.path.startswith(META) and each.size_bytes]
+        wanted = [entry for entry in self.store.list() if not entry.path.startswith(META) and entry.size_bytes]
         if not wanted:
             raise NotFoundError(f"{self.store.uri}: there are no objects")
         require_reject_place(self.options.reject_to, self.options)
-        self.objects = sorted(wanted, key=lambda each: (_delivered_at(each), each.path))
+        self.objects = sorted(wanted, key=lambda entry: (_delivered_at(entry), entry.path))
         seconds = Counter[int]()
-        for each in self.objects:
-            at = _delivered_at(each)
-            self._ranks[each.path] = 100 * at + min(seconds[at], _MOST_OF_SECOND)
+        for entry in self.objects:
+            at = _delivered_at(entry)
+            self._ranks[entry.path] = 100 * at + min(seconds[at], _MAX_RANK_IN_SECOND)
             seconds[at] += 1
         self._reader = self._reader_of(self.options.keys or ())
 
     def prepare(self, schema: pa.Schema | None = None, keys: tuple[str, ...] = ()) -> None:
-        """Decide the columns: those given, those of the options, or those that some objects show.
+        """Determine the columns: the given ones, those of the options, or those inferred from some objects.
 
         Raises
         ------
         DecodeError
             If no object has a change.
         OptionError
-            If the changes are of other tables, or of several, and none was given.
+            If the changes are of other tables, or of several tables and none was chosen.
         """
         is_new = schema is None
         if schema is None and self.options.schema is not None:
@@ -117,31 +120,31 @@ class DeliveredObjects:
         keys = self.options.keys or keys
         self._reader = self._reader_of(keys)
         if schema is None or not keys:
-            found, named = self._inferred()
-            schema, keys = schema or found, keys or named
+            inferred, named = self._inferred()
+            schema, keys = schema or inferred, keys or named
         if is_new:
             schema = item_schema(schema, keys)
         self._decoder = LogDecoder(schema, keys, old_image=self.old_image or self.options.old_image)
-        tags = {name_of_field(each): tag_of_field(each) for each in schema}
+        tags = {name_of_field(field): tag_of_field(field) for field in schema}
         self._reader = self._reader_of(keys, tags)
         self.items, self.keys = schema, keys
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the rows."""
+        """Columns of the rows."""
         if self._decoder is None:
             raise RuntimeError("prepare comes first")
         return self._decoder.schema
 
     def rows(self, entry: StoredObject) -> LogRows | None:
-        """Return the changes of an object; what is none goes to the error prefix.
+        """Return the changes of an object. Records that are not changes are written to the error prefix.
 
         Raises
         ------
         DecodeError
-            If something is no change, and there is no error prefix.
+            If a record is not a change, and there is no error prefix.
         OptionError
-            If a change is of another table than those before, and none was given.
+            If a change is of another table than the earlier ones, and no table was chosen.
         """
         if self._decoder is None:
             raise RuntimeError("prepare comes first")
@@ -149,14 +152,14 @@ class DeliveredObjects:
             data = self._data(entry)
             rows = self._plain_rows(entry, data) if isinstance(data, bytes) else None
             if rows is None:
-                found = self._read(data)
-                if found.failures:
-                    self._reject(entry, found.failures)
-                self.skipped += found.errors
-                self.duplicates += found.duplicates
-                self.foreign += len(found.foreign)
+                delivered = self._read(data)
+                if delivered.failures:
+                    self._reject(entry, delivered.failures)
+                self.skipped += delivered.errors
+                self.duplicates += delivered.duplicates
+                self.foreign += len(delivered.foreign)
                 rank = self._ranks[entry.path]
-                rows = self._decoder.decode_records(found.text(), rank) if found.changes else None
+                rows = self._decoder.decode_records(delivered.text(), rank) if delivered.changes else None
         self.changes += 0 if rows is None else rows.rows.num_rows
         return rows if rows is not None and rows.rows.num_rows else None
 
@@ -164,17 +167,17 @@ class DeliveredObjects:
         return DeliveredReader(keys, tags or {}, self.replays, self.table)
 
     def _plain_rows(self, entry: StoredObject, data: bytes) -> LogRows | None:
-        """Return the changes of a text that holds nothing but records, each once; None if it holds other things."""
-        found = _OPENINGS.find(data)
-        ids: Any = pa.array([], pa.string()) if found is None else found[0]
-        if self._decoder is None or found is None or pc.count_distinct(ids).as_py() < len(ids):
+        """Return the changes of a text that has only records, each once. Returns None for any other text."""
+        members = _OPENINGS.find(data)
+        ids: Any = pa.array([], pa.string()) if members is None else members[0]
+        if self._decoder is None or members is None or pc.count_distinct(ids).as_py() < len(ids):
             return None
         try:
             rows = self._decoder.decode_records(data, self._ranks[entry.path], needs_images=self.replays)
         except DecodeError:
             return None
         count = 0 if rows is None else rows.rows.num_rows
-        tables = named_tables(found[1:], data, count)
+        tables = named_tables(members[1:], data, count)
         if rows is None or tables is None or (len(ids) != count and b'"eventID"' in data):
             return None
         if not len(tables):
@@ -184,14 +187,14 @@ class DeliveredObjects:
         return rows.keep(own)
 
     def _data(self, entry: StoredObject, most: int | None = None) -> bytes | pa.Table:
-        """Return the text of an object, or its rows; with ``most``, what it begins with."""
+        """Return the text of an object, or its rows. ``most`` limits the read to the start of the object."""
         head = self.store.read_range(entry, 0, min(entry.size_bytes, _SAMPLE_BYTES if most else MAGIC_BYTES))
         kind = format_of_bytes(head, None)
         if kind in _ROW_FILES:
             reader = FORMATS[kind].open_reader(self.store, entry, ReadOptions())
             batches = list[pa.RecordBatch]()
             for part in range(len(reader.parts().sizes_bytes)):
-                if most is None or sum(each.num_rows for each in batches) < most:
+                if most is None or sum(batch.num_rows for batch in batches) < most:
                     batches += reader.read(part, BATCH_ROWS)
             return pa.Table.from_batches(batches, batches[0].schema if batches else reader.schema()).slice(0, most)
         text = None if most is None else delivered_head(head, entry.path, _SAMPLE_BYTES)
@@ -205,36 +208,37 @@ class DeliveredObjects:
         if self.options.reject_to is None:
             first = failures[0]
             raise DecodeError(
-                f"{len(failures)} of its records are no changes, the first: {first.reason}; reject_to keeps them apart"
+                f"{len(failures)} of its records are not changes, the first: {first.reason}; reject_to separates them"
             )
         store = open_store(self.options.reject_to, self.options)
         day = datetime.fromtimestamp(entry.modified_at, UTC)
         name = hashlib.sha256(f"{self.store.uri}/{entry.path} {entry.version}".encode()).hexdigest()[:24]
-        keep_failures(store, f"{day:%Y/%m/%d/%H}/{name}", failures)
-        log.warning("%s: %d records are no changes: they are in %s", entry.path, len(failures), store.uri)
+        write_failures(store, f"{day:%Y/%m/%d/%H}/{name}", failures)
+        log.warning("%s: %d records are not changes, and were written to %s", entry.path, len(failures), store.uri)
 
     def _inferred(self) -> tuple[pa.Schema, tuple[str, ...]]:
-        """Return the columns and the keys that some objects show."""
+        """Return the columns and the keys inferred from some objects."""
         step = max(1, len(self.objects) // _SAMPLED_OBJECTS)
         schema, keys, reasons, foreign = None, self._reader.keys, list[str](), set[str]()
-        # If others hide the changes of the table there, the first object that has some decides.
-        sampled = [(each, _SAMPLED_CHANGES) for each in self.objects[::step]]
-        for entry, most in [*sampled, *((each, None) for each in self.objects)]:
+        # If the samples have only changes of other tables, the first object with changes of the table determines the
+        # columns.
+        sampled = [(entry, _SAMPLED_CHANGES) for entry in self.objects[::step]]
+        for entry, most in [*sampled, *((entry_, None) for entry_ in self.objects)]:
             if most is None and (schema is not None or not foreign):
                 break
             with named_errors(self.store, entry.path):
-                found = self._read(self._data(entry, most), most)
-            reasons += [each.reason for each in found.failures]
-            foreign.update(found.foreign)
-            if not found.changes:
+                delivered = self._read(self._data(entry, most), most)
+            reasons += [failure.reason for failure in delivered.failures]
+            foreign.update(delivered.foreign)
+            if not delivered.changes:
                 continue
-            keys = keys or sample_keys(found.changes)
-            shown = infer_schema_of_body(found.text())
+            keys = keys or sample_keys(delivered.changes)
+            shown = infer_schema_of_body(delivered.text())
             schema = shown if schema is None else schema.merge(shown)
         if schema is None and foreign:
             raise OptionError(
                 f"{self.store.uri}: there are no changes of table {self.table.name!r}, but of "
-                f"{', '.join(sorted(foreign))}: say with {self.table.option} whose to take"
+                f"{', '.join(sorted(foreign))}: choose the table with {self.table.option}"
             )
         if schema is None:
             raise DecodeError(
@@ -244,13 +248,14 @@ class DeliveredObjects:
 
 
 def _delivered_at(entry: StoredObject) -> int:
-    """Return when an object was delivered, in seconds since 1970: by its name, which copies keep, or else by its date.
+    """Return the time of delivery of an object, in seconds since 1970.
 
-    The names of its folders may be those of any times.
+    The time is taken from the object's name, which copies keep, or from its date if the name has no time. The names of
+    folders are ignored, as they may have any time.
     """
-    found = _NAMED_AT.search(entry.path)
+    match = _NAMED_AT.search(entry.path)
     try:
-        named = None if found is None else datetime(*map(int, found.groups()), tzinfo=UTC)  # type: ignore[arg-type, misc]
+        named = None if match is None else datetime(*map(int, match.groups()), tzinfo=UTC)  # type: ignore[arg-type, misc]
     except ValueError:
         named = None
     return max(0, int(entry.modified_at if named is None else named.timestamp()))
@@ -266,37 +271,37 @@ def read_changes(options: ChangesReadOptions) -> pa.Table:
     OptionError
         If there are changes of several tables, and ``table`` is not given.
     DecodeError
-        If something is no change, and ``reject_to`` is not given.
+        If a record is not a change, and ``reject_to`` is not given.
     """
     return read_changes_batches(options).read_all()
 
 
 def read_changes_batches(options: ChangesReadOptions) -> RecordBatchStream:
-    """Return the same as a stream of batches, one for each object.
+    """Return the same changes as :func:`read_changes` as a stream of batches, one for each object.
 
     Raises
     ------
     NotFoundError, OptionError, DecodeError
         As for :func:`read_changes`.
     """
-    found = DeliveredObjects(options, table=OneTable(options.table))
-    found.prepare()
-    return RecordBatchStream(found.schema, _batches(found, options.since, options.until))
+    delivered = DeliveredObjects(options, table=OneTable(options.table))
+    delivered.prepare()
+    return RecordBatchStream(delivered.schema, _batches(delivered, options.since, options.until))
 
 
 def may_have_changes(uri: str, entry: StoredObject, since: datetime | None) -> bool:
-    """Return whether an object may hold changes since a time, by the time when S3 stored it; local files always may."""
+    """Return whether an object may have changes since a time, from the date of an S3 object. Local files always may."""
     is_old = since is not None and entry.modified_at < (since - _MARGIN).timestamp()
     return not (is_old and uri.startswith("s3://"))
 
 
 def _batches(
-    found: DeliveredObjects, since: datetime | None, until: datetime | None
+    delivered: DeliveredObjects, since: datetime | None, until: datetime | None
 ) -> Generator[pa.RecordBatch, None, None]:
-    for entry in found.objects:
-        rows = found.rows(entry) if may_have_changes(found.store.uri, entry, since) else None
+    for entry in delivered.objects:
+        rows = delivered.rows(entry) if may_have_changes(delivered.store.uri, entry, since) else None
         batch = None if rows is None else within_times(rows.rows, since, until)
         if batch is not None and batch.num_rows:
             yield batch
-    if found.foreign:
-        log.warning("%s: %d changes of other tables were left out", found.store.uri, found.foreign)
+    if delivered.foreign:
+        log.warning("%s: %d changes of other tables were left out", delivered.store.uri, delivered.foreign)

@@ -1,9 +1,9 @@
-"""Read what Firehose delivers of changes: records behind each other without line ends, in the forms that there are.
+"""Parser of delivered change records: concatenated, without line ends, in all formats that Firehose objects can have.
 
-A document is a change record of a stream, a line that ``ddbio.lambda_handlers.firehose_transform`` has made, a record
-that failed, as Firehose writes it under the error prefix, or a body of records: the answer of GetRecords or the event
-of a Lambda function. All become change records as text. Files of rows (Parquet, ORC) hold lines or records in columns,
-of any type that a table of Glue may give them.
+A document is a change record of a stream, a line written by ``ddbio.lambda_handlers.firehose_transform``, a failed
+record in the format of Firehose's error prefix, or a body of records: the reply of GetRecords or the event of a Lambda
+function. All are converted to change records as text. Row files (Parquet, ORC) have lines or records in columns of any
+type that a Glue table may use.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 _COLUMNS = (*LINE_MEMBERS, OLD_IMAGE, OLD_RESCUE)
 _RECORD_MEMBERS = {
-    each.lower(): each
-    for each in ("eventID", "eventName", "dynamodb", "userIdentity", "ApproximateCreationDateTime", "Keys", "NewImage",
+    name.lower(): name
+    for name in ("eventID", "eventName", "dynamodb", "userIdentity", "ApproximateCreationDateTime", "Keys", "NewImage",
                  "ApproximateCreationDateTimePrecision", "OldImage", "SequenceNumber", "principalId", "type",
                  "tableName", "recordFormat", "eventSourceARN")
 }  # fmt: skip
@@ -62,17 +62,17 @@ _IMAGES, _OBJECTS = {"Keys", "NewImage", "OldImage"}, {"dynamodb", "userIdentity
 _TEXTS = {"eventID", "eventName", "tableName", "recordFormat", "eventSourceARN", "ApproximateCreationDateTimePrecision"}
 _CREATED, _PRECISION, _NUMBER = "ApproximateCreationDateTime", "ApproximateCreationDateTimePrecision", "SequenceNumber"
 _TRUE = re.compile("true", re.IGNORECASE)
-_WHOLE = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
+_NUMBER_TEXT = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
 _RAW = "rawData"
 _BLANK = re.compile(r"[ \t\r\n,]*")
-# Where another document may begin behind one that cannot be read.
+# Possible start of the next document after an unreadable one.
 _BEGINNINGS = re.compile(r"[}\n]\s*(?=\{)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Hold what is no change: its bytes, why, how often it was tried, and when it came, in milliseconds since 1970."""
+    """Record that is not a change: its bytes, the reason, the attempts, and its arrival in milliseconds since 1970."""
 
     raw: bytes
     reason: str
@@ -80,7 +80,7 @@ class Failure:
     arrived_at: int | None = None
 
     def line(self, at: int) -> bytes:
-        """Return the line that Firehose writes of it, with a time in milliseconds since 1970."""
+        """Return the line that Firehose writes for a failed record. ``at`` is in milliseconds since 1970."""
         values = {
             "attemptsMade": self.attempts,
             "arrivalTimestamp": at if self.arrived_at is None else self.arrived_at,
@@ -92,17 +92,17 @@ class Failure:
         return f"{compact_json(values)}\n".encode()
 
 
-def keep_failures(store: ObjectStore, name: str, failures: Iterable[Failure]) -> None:
-    """Write what is no change where Firehose would, once; a run that is repeated finds the same failures."""
+def write_failures(store: ObjectStore, name: str, failures: Iterable[Failure]) -> None:
+    """Write invalid records to the error prefix of Firehose, once. A repeated run finds the same failures."""
     now = int(time.time() * 1000)
-    store.put_if_absent(f"processing-failed/{name}", b"".join(each.line(now) for each in failures))
+    store.put_if_absent(f"processing-failed/{name}", b"".join(failure.line(now) for failure in failures))
 
 
 @dataclass
 class Delivered:
-    """Hold what an object has: change records as text, one each; what failed; and error lines that were left out.
+    """Content of an object: change records as text, failures, and counts of skipped error lines and duplicates.
 
-    ``foreign`` names the tables of changes that were left out, as they are of other tables than the one that is wanted.
+    ``foreign`` has the table names of changes that were left out because they belong to other tables.
     """
 
     changes: list[str] = field(default_factory=list)
@@ -112,25 +112,25 @@ class Delivered:
     foreign: list[str] = field(default_factory=list)
 
     def text(self) -> bytes:
-        """Return the change records, one a line."""
+        """Return the change records, one per line."""
         return "\n".join(self.changes).encode()
 
 
 @dataclass(frozen=True)
 class DeliveredReader:
-    """Read the text of objects that Firehose has delivered.
+    """Reader of the text of objects that Firehose has delivered.
 
     Attributes
     ----------
     keys
-        The key attributes, for lines whose items do not tell them.
+        The key attributes, for lines without ``Keys``.
     tags
-        DynamoDB's types by attribute, for what plain JSON cannot tell: binary and sets.
+        DynamoDB types by attribute, for types that plain JSON does not have: binary and sets.
     replays
-        Whether changes are put through again: records that failed before are tried again, which are left out
-        otherwise, and a change needs the item behind it.
+        Whether changes are replayed. A replay tries records that failed before again, and requires the new image of
+        each change. Otherwise, records that failed before are left out.
     table
-        The table whose changes are wanted; None takes those of all tables.
+        The table whose changes are read; None reads those of all tables.
     """
 
     keys: tuple[str, ...] = ()
@@ -139,94 +139,97 @@ class DeliveredReader:
     table: OneTable | None = None
 
     def read(self, text: bytes, most: int | None = None, seen: set[str] | None = None) -> Delivered:
-        """Return what a text has; a change whose event id came before in the text is left out.
+        """Return the content of a text. Changes with an event id that the text already had are left out.
 
         Parameters
         ----------
         most
-            Read so many documents at most.
+            The maximum number of documents to read.
         seen
-            Event ids that came before; those of the text are added.
+            Earlier event ids. Those of the text are added.
         """
         text = records_of(text)
-        # The loops check a text of nothing but records.
+        # The compiled loops check a text that has only records.
         records = None if self.table is not None else split_records(text, most, seen)
         if records is not None:
             return Delivered(records)
-        found, seen = Delivered(), set[str]() if seen is None else seen
+        delivered, seen = Delivered(), set[str]() if seen is None else seen
         for document, raw in itertools.islice(_documents(text), most):
-            self._take(document, raw, found, seen)
-        return found
+            self._take(document, raw, delivered, seen)
+        return delivered
 
     def read_rows(self, table: pa.Table) -> Delivered:
-        """Return what a file of rows has, whose columns are those of a line or of a record.
+        """Return the content of a row file whose columns are those of a line or of a record.
 
         Raises
         ------
         DecodeError
-            If they are neither.
+            If the columns are neither.
         """
-        found = Delivered()
+        delivered = Delivered()
         names = {name.lower() for name in table.column_names}
         if {OPERATION, EVENT_TIME} <= names:
-            self._take_rows(table, found)
+            self._take_rows(table, delivered)
         elif {"dynamodb", "eventname"} <= names:
             seen = set[str]()
             for row in _rows(table):
                 try:
                     record = _record_of(row)
                 except (DecodeError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
-                    found.failures.append(Failure(json.dumps(row, default=_plain_text).encode(), str(error)))
+                    delivered.failures.append(Failure(json.dumps(row, default=_plain_text).encode(), str(error)))
                 else:
-                    self._take(record, compact_json(record), found, seen)
+                    self._take(record, compact_json(record), delivered, seen)
         else:
             raise DecodeError(
-                f"these columns are neither those of change records (eventName, dynamodb) nor of lines ({OPERATION}, "
+                f"the columns are neither those of change records (eventName, dynamodb) nor of lines ({OPERATION}, "
                 f"{EVENT_TIME}): {', '.join(table.column_names[:8])}"
             )
-        return found
+        return delivered
 
-    def _take(self, document: Any, raw: str, found: Delivered, seen: set[str], attempts: int = 1) -> None:
+    def _take(self, document: Any, raw: str, delivered: Delivered, seen: set[str], attempts: int = 1) -> None:
         try:
             if isinstance(document, DecodeError):
                 raise document
             if isinstance(document, dict) and isinstance(document.get(_RAW), str) and "dynamodb" not in document:
-                self._take_error(document, raw, found, seen)
+                self._take_error(document, raw, delivered, seen)
                 return
             table = _table_of(document)
             if self.table is not None and not self.table.owns(table):
-                found.foreign.append(str(table))
+                delivered.foreign.append(str(table))
                 return
             text, event_id = self._record(document, raw)
         except OptionError:
             raise
         except (DecodeError, ValueError, TypeError, ArithmeticError) as error:
-            found.failures.append(Failure(raw.encode("utf-8", "surrogateescape"), str(error), attempts))
+            delivered.failures.append(Failure(raw.encode("utf-8", "surrogateescape"), str(error), attempts))
             return
         if event_id is not None and event_id in seen:
-            found.duplicates += 1
+            delivered.duplicates += 1
             return
         if event_id is not None:
             seen.add(event_id)
-        found.changes.append(text)
+        delivered.changes.append(text)
 
-    def _take_error(self, document: dict[str, Any], raw: str, found: Delivered, seen: set[str]) -> None:
+    def _take_error(self, document: dict[str, Any], raw: str, delivered: Delivered, seen: set[str]) -> None:
         if not self.replays:
-            found.errors += 1
+            delivered.errors += 1
             return
         attempts = 1 + int(document.get("attemptsMade") or 0)
         try:
             inside = base64.b64decode(document[_RAW], validate=True)
         except (binascii.Error, ValueError):
-            found.failures.append(Failure(raw.encode("utf-8", "surrogateescape"), "rawData is no base64", attempts))
+            delivered.failures.append(
+                Failure(raw.encode("utf-8", "surrogateescape"), "rawData is not base64", attempts)
+            )
             return
-        known = len(found.failures)
-        for each, text in _documents(inside):
-            self._take(each, text, found, seen, attempts)
+        failures_before = len(delivered.failures)
+        for inner, text in _documents(inside):
+            self._take(inner, text, delivered, seen, attempts)
         arrived = document.get("arrivalTimestamp")
         arrived_at = int(arrived) if isinstance(arrived, Decimal) else None
-        found.failures[known:] = [
-            Failure(each.raw, each.reason, attempts, arrived_at) for each in found.failures[known:]
+        delivered.failures[failures_before:] = [
+            Failure(failure.raw, failure.reason, attempts, arrived_at)
+            for failure in delivered.failures[failures_before:]
         ]
 
     def _record(self, document: Any, raw: str) -> tuple[str, str | None]:
@@ -245,10 +248,10 @@ class DeliveredReader:
         return raw, event_id if isinstance(event_id, str) else None
 
     def _record_of(self, line: Mapping[str, Any], item: Mapping[str, Any]) -> str:
-        """Return the change record of a line with its item as attribute values."""
+        """Return the change record of a line. ``item`` is its item as attribute values."""
         missing = [name for name in self.keys if name not in item]
         if missing or not self.keys:
-            raise DecodeError(f"the line has no key {missing[0]!r}" if missing else "say with keys which attributes are the key")  # fmt: skip # noqa: E501
+            raise DecodeError(f"the line has no key {missing[0]!r}" if missing else "give keys, the key attributes")  # fmt: skip # noqa: E501
         at = line[EVENT_TIME]
         moment = _utc(at if isinstance(at, datetime) else datetime.fromisoformat(at))
         inside: dict[str, Any] = {
@@ -267,45 +270,45 @@ class DeliveredReader:
         list(checked_changes(text.encode()))
         return text
 
-    def _take_rows(self, table: pa.Table, found: Delivered) -> None:
+    def _take_rows(self, table: pa.Table, delivered: Delivered) -> None:
         own = [name for name in _COLUMNS if name in table.column_names]
         items = to_dynamodb_json(table.drop_columns(own)).splitlines()
         for line, encoded in zip(_rows(table.select(own)), items, strict=True):
             item = json.loads(encoded)
             if self.table is not None and not self.table.owns(line.get(TABLE)):
-                found.foreign.append(str(line[TABLE]))
+                delivered.foreign.append(str(line[TABLE]))
                 continue
             try:
                 item = item.get("Item", item) if item.keys() == {"Item"} else item
                 named = {attribute_of_member(name): value for name, value in item.items()}
-                found.changes.append(self._record_of(line, named))
+                delivered.changes.append(self._record_of(line, named))
             except (DecodeError, ValueError, TypeError) as error:
-                found.failures.append(Failure(encoded, str(error)))
+                delivered.failures.append(Failure(encoded, str(error)))
 
 
 def _table_of(document: Any) -> str | None:
-    """Return the table of a record, or of a line; None if it names none, or is neither."""
+    """Return the table of a record or of a line, or None if it has none."""
     if not isinstance(document, dict) or not document.keys() & {"dynamodb", OPERATION}:
         return None
-    found = document.get(TABLE) if OPERATION in document else table_of(document)
-    return found if isinstance(found, str) else None
+    name = document.get(TABLE) if OPERATION in document else table_of(document)
+    return name if isinstance(name, str) else None
 
 
 def _documents(text: bytes) -> Iterator[tuple[Any, str]]:
-    """Yield each document with its text; what cannot be read is a DecodeError, with the text up to the next one."""
-    whole = text.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
-    position = _after_blank(whole, 0)
-    while position < len(whole):
+    """Yield each document with its text. An unreadable one is a DecodeError with the text up to the next document."""
+    decoded = text.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+    position = _after_blank(decoded, 0)
+    while position < len(decoded):
         document: Any
         try:
-            document, end = EXACT_DECODER.raw_decode(whole, position)
+            document, end = EXACT_DECODER.raw_decode(decoded, position)
         except (DecodeError, json.JSONDecodeError, RecursionError) as error:
-            following = _BEGINNINGS.search(whole, position + 1)
-            end = len(whole) if following is None else following.start() + 1
-            said = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-            document = DecodeError(f"this is not JSON: {said}")
-        yield document, whole[position:end].rstrip()
-        position = _after_blank(whole, end)
+            following = _BEGINNINGS.search(decoded, position + 1)
+            end = len(decoded) if following is None else following.start() + 1
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+            document = DecodeError(f"this is not JSON: {reason}")
+        yield document, decoded[position:end].rstrip()
+        position = _after_blank(decoded, end)
 
 
 def _after_blank(text: str, position: int) -> int:
@@ -314,11 +317,11 @@ def _after_blank(text: str, position: int) -> int:
 
 
 def _attribute(value: Any, tag: str | None) -> dict[str, Any]:
-    """Return a value of plain JSON as an attribute value; a tag says what JSON cannot tell."""
+    """Return a value of plain JSON as an attribute value. The tag is for types that JSON does not have."""
     if tag == "B" and isinstance(value, str):
         return {"B": value}
     if tag in SETS and isinstance(value, list):
-        return {str(tag): [canonical_number(str(each)) if tag == "NS" else each for each in value]}
+        return {str(tag): [canonical_number(str(element)) if tag == "NS" else element for element in value]}
     return from_python(value)
 
 
@@ -330,42 +333,45 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def _record_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row as a record, its members as the service spells them."""
+    """Return a row as a record, with the service's spelling of its members."""
     record = _named(row)
     inside = record.get("dynamodb")
     if isinstance(inside, dict) and _NUMBER not in inside and table_of(record) is None:
-        # Records of DynamoDB Streams have a number: this one is of Kinesis, whatever columns the table of Glue has.
+        # Records of DynamoDB Streams have a sequence number. This one is of Kinesis, regardless of the columns of the
+        # Glue table.
         record.setdefault("recordFormat", "application/json")
     return record
 
 
 def _named(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row as a record: its own members as the service spells them, without those that are null."""
-    found = dict[str, Any]()
+    """Return a row as a record, with the service's spelling of its own members, and without nulls."""
+    record = dict[str, Any]()
     for name, value in row.items():
         spelled = _RECORD_MEMBERS.get(name.lower(), name)
         if value is None:
             continue
         if spelled in _IMAGES:
-            found[spelled] = {attribute: _typed(each) for attribute, each in _pairs(value) if each is not None}
+            record[spelled] = {
+                attribute: _typed(content) for attribute, content in _pairs(value) if content is not None
+            }
         elif spelled in _OBJECTS:
-            found[spelled] = _named(dict(_pairs(value)))
+            record[spelled] = _named(dict(_pairs(value)))
         elif spelled == _CREATED:
-            found |= _time(value)
+            record |= _time(value)
         elif spelled == _NUMBER:
-            found[spelled] = _whole_text(value)
+            record[spelled] = _sequence_text(value)
         elif spelled in _TEXTS:
-            # A time may have said its unit already.
-            found.setdefault(spelled, str(value))
+            # The time may have determined the unit before.
+            record.setdefault(spelled, str(value))
         else:
-            found[spelled] = json.loads(json.dumps(value, default=_plain_text))
-    return found
+            record[spelled] = json.loads(json.dumps(value, default=_plain_text))
+    return record
 
 
 def _time(value: Any) -> dict[str, Any]:
-    """Return the time of a record, and its unit if the value tells it."""
+    """Return the time of a record, and its unit if the value has one."""
     if isinstance(value, str):
-        value = Decimal(value) if _WHOLE.fullmatch(value.strip()) else datetime.fromisoformat(value)
+        value = Decimal(value) if _NUMBER_TEXT.fullmatch(value.strip()) else datetime.fromisoformat(value)
     if isinstance(value, datetime):
         return {_CREATED: (_utc(value) - _EPOCH) // _EPOCH.resolution, _PRECISION: "MICROSECOND"}
     return {_CREATED: _number_text(Decimal(str(value)))}
@@ -375,8 +381,8 @@ def _utc(moment: datetime) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _whole_text(value: Any) -> str:
-    """Return a sequence number as text; a double does not have its digits."""
+def _sequence_text(value: Any) -> str:
+    """Return a sequence number as text. Raises for a double, which has lost digits."""
     if isinstance(value, float):
         raise DecodeError(f"{_NUMBER} is a double, {value!r}, which has lost digits: make its column a string")
     return str(value)
@@ -385,22 +391,22 @@ def _whole_text(value: Any) -> str:
 def _pairs(value: Any) -> list[tuple[str, Any]]:
     """Return the members of a struct, of a map, or of JSON text."""
     members = json.loads(value) if isinstance(value, str) else value
-    return list(members.items()) if isinstance(members, dict) else [(name, each) for name, each in members]
+    return list(members.items()) if isinstance(members, dict) else [(name, member) for name, member in members]
 
 
 def _typed(value: Any) -> dict[str, Any]:
-    """Return the one member of an attribute value that a struct with all its types, a map or JSON text holds."""
-    return {tag.upper(): _content(tag.upper(), each) for tag, each in _pairs(value) if each is not None}
+    """Return the only member of an attribute value, from a struct with all types, a map, or JSON text."""
+    return {tag.upper(): _content(tag.upper(), content) for tag, content in _pairs(value) if content is not None}
 
 
 def _content(tag: str, value: Any) -> Any:
     match tag:
         case "M":
-            return {name: _typed(each) for name, each in _pairs(value) if each is not None}
+            return {name: _typed(content) for name, content in _pairs(value) if content is not None}
         case "L":
-            return [_typed(each) for each in (json.loads(value) if isinstance(value, str) else value)]
+            return [_typed(element) for element in (json.loads(value) if isinstance(value, str) else value)]
         case "SS" | "NS" | "BS":
-            return [_plain_text(each) for each in (json.loads(value) if isinstance(value, str) else value)]
+            return [_plain_text(element) for element in (json.loads(value) if isinstance(value, str) else value)]
         case "BOOL" | "NULL":
             return _TRUE.fullmatch(value) is not None if isinstance(value, str) else value
     return _plain_text(value)
@@ -413,27 +419,27 @@ def _plain_text(value: Any) -> str:
 
 
 def sample_keys(changes: Sequence[str]) -> tuple[str, ...]:
-    """Return the key attributes that the first change names."""
+    """Return the key attributes of the first change."""
     return tuple(json.loads(changes[0])["dynamodb"]["Keys"])
 
 
 def records_of(text: bytes) -> bytes:
-    """Return the records of a text behind each other, also of answers of GetRecords and events of Lambda."""
+    """Return the records of a text, concatenated. Replies of GetRecords and events of Lambda are unwrapped."""
     if not re.match(rb'\s*\{\s*"(?:Records|NextShardIterator|MillisBehindLatest)"', text):
         return text
     lines = list[str]()
     for document, raw in _documents(text):
         if isinstance(document, dict) and document.keys() & {"Records", "NextShardIterator"}:
-            lines += [_record_text(each) for each in document.get("Records", [])]
+            lines += [_record_text(record) for record in document.get("Records", [])]
         else:
             lines.append(raw)
     return "\n".join(lines).encode("utf-8", "surrogateescape")
 
 
 def _record_text(record: Any) -> str:
-    """Return a record of a body as text; one of Kinesis holds it in base64."""
-    found = record if isinstance(record, dict) else {}
-    data = found["kinesis"].get("data") if isinstance(found.get("kinesis"), dict) else found.get("Data")
+    """Return a record of a body as text. Records of Kinesis are in base64."""
+    members = record if isinstance(record, dict) else {}
+    data = members["kinesis"].get("data") if isinstance(members.get("kinesis"), dict) else members.get("Data")
     if isinstance(data, str):
         with contextlib.suppress(ValueError):
             return base64.b64decode(data, validate=True).decode("utf-8", "surrogateescape")

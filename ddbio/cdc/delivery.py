@@ -1,4 +1,4 @@
-"""Write change records in the layout of Firehose: buffered objects below prefixes with expressions of times."""
+"""Writer of change records in the layout of Firehose: buffered objects below prefixes with time expressions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ddbio.storage.object_store import ObjectStore
 
 _EXPRESSION = re.compile(r"!\{([A-Za-z]+):([^{}]*)\}")
-# Of Java's DateTimeFormatter, what prefixes have; text between quotes stands for itself.
+# The pattern letters of Java's DateTimeFormatter that prefixes use. Text in quotes is literal.
 _FIELD = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
 _FORMATS = {
     "yyyy": "%Y",
@@ -55,18 +55,18 @@ def expand(prefix: str, at: datetime, random: str, *, error_type: str | None = N
     Parameters
     ----------
     at
-        The time that ``timestamp`` stands for.
+        The time for ``timestamp``.
     random
-        What ``firehose:random-string`` stands for.
+        The value of ``firehose:random-string``.
     error_type
-        What ``firehose:error-output-type`` stands for; None outside of error prefixes.
+        The value of ``firehose:error-output-type``; None outside of error prefixes.
     keys
         The partition keys of ``partitionKeyFromLambda`` and ``partitionKeyFromQuery``.
 
     Raises
     ------
     OptionError
-        If an expression is not known, or has no value here.
+        If an expression is unknown, or has no value here.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -78,14 +78,14 @@ def expand(prefix: str, at: datetime, random: str, *, error_type: str | None = N
             values = {"random-string": random, "error-output-type": error_type}
         elif space in {"partitionKeyFromLambda", "partitionKeyFromQuery"}:
             values = keys
-        found = values.get(name)
-        if found is None:
+        expanded = values.get(name)
+        if expanded is None:
             raise OptionError(f"the prefix {prefix!r} has {match[0]}, which has no value here")
-        return found
+        return expanded
 
     filled = _EXPRESSION.sub(value, prefix)
     if "!{" in filled:
-        raise OptionError(f"the prefix {prefix!r} has an expression that is not whole")
+        raise OptionError(f"the prefix {prefix!r} has an incomplete expression")
     return filled
 
 
@@ -111,7 +111,7 @@ _HOUR_SECONDS = 3600
 
 @dataclass(frozen=True, kw_only=True)
 class DeliveryReport(JobReport):
-    """What was written in Firehose's layout.
+    """Result of writing in Firehose's layout.
 
     Attributes
     ----------
@@ -120,11 +120,11 @@ class DeliveryReport(JobReport):
     records
         Changes that were written.
     rejected
-        What was no change, and is below the error prefix.
+        Records that are not changes. They are below the error prefix.
     foreign
         Changes of other tables, which were left out.
     files
-        Objects, those below the error prefix included.
+        Objects, including those below the error prefix.
     """
 
     dest: str
@@ -136,7 +136,7 @@ class DeliveryReport(JobReport):
 
 @dataclass
 class _Buffer:
-    """Hold the text of one object until it is large enough, and when its first record came."""
+    """Text of one object until it is large enough, and the time of its first record."""
 
     keys: dict[str, str]
     began_at: datetime
@@ -154,7 +154,7 @@ class _Delivery:
 
     @property
     def is_partitioned(self) -> bool:
-        """Whether dynamic partitioning has a buffer for each partition."""
+        """Whether dynamic partitioning uses one buffer for each partition."""
         return "!{partitionKey" in self.options.prefix
 
     def add_lines(self, lines: PlainLines) -> None:
@@ -162,38 +162,38 @@ class _Delivery:
         if not self.is_partitioned:
             self._add_run(lines.data, lines.offsets, lines.hours[0])
             return
-        # Each stretch of lines of one hour goes to its buffer.
+        # Each run of lines of one hour is added to the buffer of the hour.
         firsts = np.flatnonzero(np.diff(lines.hours, prepend=-1))
         for first, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(lines.hours)], strict=True):
             self._add_run(lines.data, lines.offsets[first : end + 1], lines.hours[first])
 
     def _add_run(self, data: NDArray[np.uint8], offsets: NDArray[np.int64], hour: np.int64) -> None:
         keys = partition_keys(datetime.fromtimestamp(int(hour) * _HOUR_SECONDS, UTC))
-        place = 0
-        while place < len(offsets) - 1:
-            buffer = self.buffers.get(self._place(keys))
+        first = 0
+        while first < len(offsets) - 1:
+            buffer = self.buffers.get(self._buffer_key(keys))
             room = self.options.buffer_bytes - (0 if buffer is None else buffer.size_bytes)
             # The line that fills the buffer belongs to it.
-            end = min(int(np.searchsorted(offsets, offsets[place] + room)), len(offsets) - 1)
-            self.add(data[offsets[place] : offsets[end]].tobytes(), keys)
-            place = end
+            end = min(int(np.searchsorted(offsets, offsets[first] + room)), len(offsets) - 1)
+            self.add(data[offsets[first] : offsets[end]].tobytes(), keys)
+            first = end
 
-    def _place(self, keys: dict[str, str]) -> tuple[str, ...]:
+    def _buffer_key(self, keys: dict[str, str]) -> tuple[str, ...]:
         return tuple(keys.values()) if self.is_partitioned else ()
 
     def add(self, data: bytes, keys: dict[str, str]) -> None:
-        """Buffer a record, or several that no buffer is full before the last of."""
-        place = self._place(keys)
-        buffer = self.buffers.get(place)
+        """Buffer one record, or several records of which only the last one can fill the buffer."""
+        key = self._buffer_key(keys)
+        buffer = self.buffers.get(key)
         if buffer is None:
-            buffer = self.buffers[place] = _Buffer(keys, datetime.now(UTC))
+            buffer = self.buffers[key] = _Buffer(keys, datetime.now(UTC))
         buffer.parts.append(data)
         buffer.size_bytes += len(data)
         if buffer.size_bytes >= self.options.buffer_bytes:
-            self._write(self.buffers.pop(place))
+            self._write(self.buffers.pop(key))
 
     def finish(self) -> None:
-        """Write what is buffered."""
+        """Write the buffered records."""
         for buffer in self.buffers.values():
             self._write(buffer)
         if self.failures:
@@ -215,17 +215,19 @@ class _Delivery:
 
 
 def write_changes(changes: Iterable[bytes], options: ChangesWriteOptions) -> DeliveryReport:
-    """Write change records below a prefix as Firehose would deliver them; what is no change goes to the error prefix.
+    """Write change records below a prefix in the layout of Firehose.
+
+    Invalid records are written below the error prefix.
 
     Parameters
     ----------
     changes
-        Texts of change records, with any number in each: answers of GetRecords too.
+        Texts with any number of change records each. Replies of GetRecords are also accepted.
 
     Raises
     ------
     OptionError
-        If a prefix has an expression that is not known; nothing is written then.
+        If a prefix has an unknown expression. Nothing is written then.
     """
     clock, now = Clock(), datetime.now(UTC)
     keys = defaultdict(str, partition_keys(now))
@@ -243,19 +245,19 @@ def write_changes(changes: Iterable[bytes], options: ChangesWriteOptions) -> Del
                 delivery.add_lines(part)
                 records += len(part.hours)
             continue
-        found = reader.read(text, seen=seen)
-        for each in found.changes:
-            body = each.encode()
+        delivered = reader.read(text, seen=seen)
+        for change in delivered.changes:
+            body = change.encode()
             try:
-                line, at = change_line(body) if options.records == "lines" else (each, change_time(body))
+                line, at = change_line(body) if options.records == "lines" else (change, change_time(body))
             except DecodeError as error:
-                found.failures.append(Failure(body, str(error)))
+                delivered.failures.append(Failure(body, str(error)))
                 continue
             delivery.add((f"{line}\n" if options.records == "lines" else line).encode(), partition_keys(at))
             records += 1
-        rejected += len(found.failures)
-        foreign += len(found.foreign)
-        delivery.failures += [each.line(int(time.time() * 1000)) for each in found.failures]
+        rejected += len(delivered.failures)
+        foreign += len(delivered.foreign)
+        delivery.failures += [failure.line(int(time.time() * 1000)) for failure in delivered.failures]
     delivery.finish()
     return DeliveryReport(
         dest=options.dest,
@@ -268,10 +270,10 @@ def write_changes(changes: Iterable[bytes], options: ChangesWriteOptions) -> Del
 
 
 def _parts(changes: Iterable[bytes]) -> Iterator[tuple[bytes, set[str]]]:
-    """Yield the records of each text in parts, and the event ids that came before in it, to be added to."""
-    for given in changes:
+    """Yield the records of each text in parts, with the set of event ids seen before in the same text."""
+    for text in changes:
         seen = set[str]()
-        for part in text_parts(records_of(given)):
+        for part in text_parts(records_of(text)):
             yield part, seen
 
 

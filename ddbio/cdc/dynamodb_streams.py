@@ -1,4 +1,4 @@
-"""The streams of tables: DynamoDB Streams, read over the light transport."""
+"""DynamoDB Streams: the stream of a table, read over the light transport."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
 
 
 class DynamoDBStreamSource(PollingSource):
-    """Read the shards of one stream of DynamoDB."""
+    """Reader of the shards of one DynamoDB stream."""
 
     api = STREAMS
     permissions = "dynamodb"
     keeps_seconds = math.inf
 
     def pause_after(self, _: int) -> float:
-        """Return no pause: the loop's own suffice."""
+        """Return 0: the pauses of the capture loop are enough."""
         return 0.0
 
     def shards(self) -> list[Shard]:
         """Return all shards that can still be read."""
-        found, after = list[Shard](), None
+        shards, after = list[Shard](), None
         while True:
             asked = {"StreamArn": self.name} | ({"ExclusiveStartShardId": after} if after else {})
             described = self.call("DescribeStream", asked)["StreamDescription"]
-            found += map(parse_shard, described["Shards"])
+            shards += map(parse_shard, described["Shards"])
             after = described.get("LastEvaluatedShardId")
             if after is None:
-                return found
+                return shards
 
     def iterator_request(self, shard: Shard, position: str) -> dict[str, str]:
-        """Return the request for an iterator over a shard from behind a position."""
+        """Return the request for an iterator over a shard after a position."""
         asked = {"StreamArn": self.name, "ShardId": shard.shard_id}
         if position in {HORIZON, LATEST}:
             return {**asked, "ShardIteratorType": HORIZON}
@@ -66,16 +66,16 @@ class _DynamoDBStreams(StreamKind):
     def find(self, options: CaptureOptions, spec: ClientSpec, described: Mapping[str, Any]) -> str:
         del spec
         if options.stream is not None:
-            raise OptionError("a table has one stream of its own: stream names a data stream, with source=kinesis")
+            raise OptionError("a table has only one DynamoDB stream: stream names a data stream, with source=kinesis")
         if options.fan_out is not None:
-            raise OptionError("fan_out is a consumer of a data stream: give it with source=kinesis")
-        table, found = described["TableName"], described.get("StreamSpecification")
-        if not found or not found.get("StreamEnabled"):
+            raise OptionError("fan_out is a consumer of a data stream: use it with source=kinesis")
+        table, specification = described["TableName"], described.get("StreamSpecification")
+        if not specification or not specification.get("StreamEnabled"):
             raise OptionError(
                 f"table {table!r} has no stream: turn one on with the view NEW_AND_OLD_IMAGES or NEW_IMAGE "
                 "(UpdateTable)"
             )
-        view = found["StreamViewType"]
+        view = specification["StreamViewType"]
         if view in {"KEYS_ONLY", "OLD_IMAGE"}:
             raise OptionError(
                 f"the stream of {table!r} has the view {view}, without the items as they are after a change: turn on "

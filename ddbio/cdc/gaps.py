@@ -1,4 +1,4 @@
-"""Find the gaps that captures have noted in a log: what was lost, since when, and which files are from before it."""
+"""Gaps that captures have recorded in a log: the lost changes, their times, and the files from before each gap."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _BEHIND = re.compile(r"(.+) behind (.+)")
 _FOLLOWED = re.compile(r"(.+) ended, and (.+) followed")
 _DAY_SECONDS = 86_400.0
 HEALS = "heals"
-"""The member of the head of a job that heals a capture: it writes batches as a capture does."""
+"""Member of the head of a job that heals a capture. Such a job writes batches as a capture does."""
 
 
 @dataclass(frozen=True)
 class Gap(Result):
-    """Describe changes that a stream forgot before they were read.
+    """Changes that were trimmed from a stream before they were read.
 
     Attributes
     ----------
     job_id, batch
-        The capture, and the batch that noted it: the first one behind the gap.
+        The capture, and the batch that recorded the gap: the first one after it.
     places
-        The shards and positions, as the capture noted them.
+        The shards and positions, as the capture recorded them.
     since, until
-        All changes before the one were captured, and all from the other on.
+        All changes before ``since`` and all changes from ``until`` on were captured.
     """
 
     job_id: str
@@ -53,23 +53,23 @@ class Gap(Result):
     until: datetime
 
     def has(self, since: datetime, until: datetime) -> bool:
-        """Return whether changes between two times can be among those that were lost."""
+        """Return whether changes between two times can be among the lost ones."""
         return since <= self.until and until >= self.since
 
     @property
     def heal_id(self) -> str:
-        """The name of the job that heals it."""
+        """Name of the job that heals the gap."""
         return f"{self.job_id}_heal_{self.batch}"
 
 
 @dataclass
-class Found:
-    """Hold the gaps of a log, in their order: those that are not healed yet, and the others.
+class LogGaps:
+    """Gaps of a log in order: those that are not healed yet, and the healed ones.
 
     Attributes
     ----------
     written_at
-        When each file of a batch was written.
+        The time at which each file of a batch was written.
     """
 
     gaps: list[Gap] = field(default_factory=list)
@@ -83,69 +83,69 @@ def captures_in(store: ObjectStore, job_id: str | None = None) -> list[JobState]
     Raises
     ------
     NotFoundError
-        If there is none.
+        If there is no capture.
     """
-    states = [each for each in jobs_in(store, CAPTURE) if job_id in {None, each.job_id}]
-    chosen = [each for each in states if HEALS not in (each.head() or {})]
+    states = [state for state in jobs_in(store, CAPTURE) if job_id in {None, state.job_id}]
+    chosen = [state for state in states if HEALS not in (state.head() or {})]
     if not chosen:
-        said = "" if job_id is None else f" of the name {job_id!r}"
-        raise NotFoundError(f"{store.uri}: there is no capture{said} here")
+        with_name = "" if job_id is None else f" of the name {job_id!r}"
+        raise NotFoundError(f"{store.uri}: the folder has no capture{with_name}")
     return chosen
 
 
 def healed_name(batch: int) -> str:
-    """Return the name of the record of a capture that says that the gap of a batch is healed."""
+    """Return the name of the record of a capture which marks the gap of a batch as healed."""
     return f"healed-{batch:012}"
 
 
-def shard_of(place: str) -> str:
-    """Return the shard that the text of a gap names."""
-    return place.partition(" behind ")[0].removesuffix(" is gone")
+def shard_of(text: str) -> str:
+    """Return the shard in the text of a gap."""
+    return text.partition(" behind ")[0].removesuffix(" is gone")
 
 
-def find_gaps(states: Sequence[JobState]) -> Found:
+def find_gaps(states: Sequence[JobState]) -> LogGaps:
     """Return the gaps of some captures that share a stream."""
-    found = Found()
+    log_gaps = LogGaps()
     for state in states:
-        _find(state, found)
-    found.gaps.sort(key=lambda each: (each.until, each.job_id))
-    return found
+        _find(state, log_gaps)
+    log_gaps.gaps.sort(key=lambda gap: (gap.until, gap.job_id))
+    return log_gaps
 
 
-def _find(state: JobState, found: Found) -> None:
+def _find(state: JobState, log_gaps: LogGaps) -> None:
     times, head = state.listed(), state.head() or {}
     began = float(head.get("started_at", 0.0)) - (_DAY_SECONDS if head.get("start") != "latest" else 0.0)
     walk = _Walk(state.store, began)
     for record in BatchRecords(state).all():
-        number, places = record["batch"], record["gaps"]
+        number, texts = record["batch"], record["gaps"]
         at = float(record.get("at") or times.get(f"{number:012}", 0.0))
-        found.written_at |= {each["path"]: at for each in record["files"]}
-        if places:
-            since = min(at, *map(walk.since, places))
-            span = (datetime.fromtimestamp(each, UTC) for each in (since, at))
-            kept = found.healed if healed_name(number) in times else found.gaps
-            kept.append(Gap(state.job_id, number, tuple(places), *span))
+        log_gaps.written_at |= {file["path"]: at for file in record["files"]}
+        if texts:
+            since = min(at, *map(walk.since, texts))
+            span = (datetime.fromtimestamp(second, UTC) for second in (since, at))
+            kept = log_gaps.healed if healed_name(number) in times else log_gaps.gaps
+            kept.append(Gap(state.job_id, number, tuple(texts), *span))
         walk.pass_by(record)
 
 
 @dataclass
 class _Walk:
-    """Pass by the batches of a capture, and remember up to where each shard was captured."""
+    """State of a walk through the batches of a capture: the last position of each shard."""
 
     store: ObjectStore
     began: float
     shards: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
-    """The last position of each shard, and the files of its batch."""
+    """Last position of each shard, and the files of its batch."""
     before: dict[str, list[str]] = field(default_factory=dict)
-    """The last files that were written when each shard was not known yet."""
+    """Last files that were written before each shard was known."""
     last: list[str] = field(default_factory=list)
     positions: dict[str, str] = field(default_factory=dict)
     lineage: int = 1
 
     def pass_by(self, record: Mapping[str, Any]) -> None:
-        paths = [each["path"] for each in record["files"]]
+        paths = [file["path"] for file in record["files"]]
         if lineage_number(record) != self.lineage:
-            # Another stream may have shards of the same names.
+            # Another stream may have shards with the same names.
             self.lineage, self.shards, self.before, self.positions = lineage_number(record), {}, {}, {}
         for shard_id in record["positions"].keys() - self.positions.keys():
             self.before[shard_id] = self.last
@@ -153,13 +153,13 @@ class _Walk:
             self.shards[shard_id] = part["to"], paths
         self.positions, self.last = record["positions"], paths or self.last
 
-    def since(self, place: str) -> float:
-        """Return a time before which everything of the shard of a gap was captured."""
-        if _FOLLOWED.fullmatch(place) and self.last:
-            was_ended = all(each == END for each in self.positions.values())
+    def since(self, text: str) -> float:
+        """Return a time before which all changes of the shard of a gap were captured."""
+        if _FOLLOWED.fullmatch(text) and self.last:
+            was_ended = all(position == END for position in self.positions.values())
             return _time_of(self.store, self.last, None, max if was_ended else min)
-        match = _BEHIND.fullmatch(place)
-        shard_id = shard_of(place)
+        match = _BEHIND.fullmatch(text)
+        shard_id = shard_of(text)
         position, paths = self.shards.get(shard_id, ("", self.before.get(shard_id, self.last)))
         if position and position == (match[2] if match else self.positions.get(shard_id)):
             return _time_of(self.store, paths, position)
@@ -167,12 +167,12 @@ class _Walk:
 
 
 def last_change(state: JobState) -> float | None:
-    """Return the time of the last change that a capture has written; None if there is none."""
+    """Return the time of the last change that a capture has written, or None if there is none."""
     records = BatchRecords(state)
     record = records.last()
     while record is not None and not record["files"]:
         record = records.read(record["batch"] - 1)
-    return None if record is None else _time_of(state.store, [each["path"] for each in record["files"]], None, max)
+    return None if record is None else _time_of(state.store, [file["path"] for file in record["files"]], None, max)
 
 
 def _time_of(
@@ -181,13 +181,16 @@ def _time_of(
     sequence: str | None,
     choose: Callable[[Iterable[float]], float] = min,
 ) -> float:
-    """Return the time of a change of some files, or that of their first or last one if it is not to be found."""
+    """Return the time of a change in some files.
+
+    If the change is missing, return the time of their first or last change.
+    """
     firsts = list[float]()
     for path in paths:
         try:
             rows = read_parquet(pa.BufferReader(store.read(path)), [SEQUENCE, EVENT_TIME])
         except NotFoundError:
-            # A compaction has replaced it: its folder tells the hour.
+            # A compaction has replaced it. Use the hour of its folder.
             firsts.append(hour_seconds(path))
             continue
         times: Any = rows.column(EVENT_TIME)

@@ -1,7 +1,7 @@
-"""Heal the gaps of a log: find them, export what has changed meanwhile, and write that as rows of the log, once.
+"""Healing of gaps in a log: find them, export the changes of their times, and write these as rows of the log, once.
 
-What is decided is stored before anything is written, and each batch is recorded before its files: a run that was killed
-is gone on with, and a gap that is healed is left alone.
+Decisions are stored before any rows are written, and each batch is recorded before its files. A killed run is resumed,
+and a healed gap is not changed.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ class WindowsPlan(EstimatedPlan):
     table, dest
         The table and its log.
     windows
-        The windows, in their order.
+        The windows, in order.
     exports
-        How many exports the service would be asked for; none if they are there.
+        The number of exports to request; 0 if they exist.
     estimate
-        What they take and cost, at the least: an incremental export is billed by what has changed.
+        The minimum time and cost of the exports: an incremental export is billed by the size of the changes.
     """
 
     table: str
@@ -105,9 +105,9 @@ class WindowsReport(JobReport):
     changes
         Items that changed within the windows.
     settled
-        Items that no export tells, which were read from the table.
+        Items that are in no export, and were read from the table.
     planned, actual
-        What the plan said, and what the exports took.
+        The figures of the plan and of the exports.
     """
 
     table: str
@@ -120,7 +120,7 @@ class WindowsReport(JobReport):
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureHealPlan(WindowsPlan):
-    """Describe how the gaps of a log would be healed.
+    """Plan for healing the gaps of a log.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class CaptureHealPlan(WindowsPlan):
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureHealReport(WindowsReport):
-    """What healing the gaps of a log did.
+    """Result of healing the gaps of a log.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ class CaptureHealReport(WindowsReport):
     exports
         Folders of the exports.
     rows
-        Rows that the log has got by this run: items of which changes were lost.
+        Rows that this run added to the log, for items with lost changes.
     files
         Files that this run wrote.
     """
@@ -154,12 +154,12 @@ class CaptureHealReport(WindowsReport):
 
 
 def plan_of(options: CaptureHealOptions) -> CaptureHealPlan:
-    """Return the gaps of a log, and what it takes and costs to fill them; nothing is exported or written.
+    """Return the gaps of a log, with the time and cost of healing them. Nothing is exported or written.
 
     Raises
     ------
     NotFoundError
-        If there is no capture, or no such table.
+        If the capture or the table does not exist.
     OptionError
         If the table's point-in-time recovery does not reach back to a gap.
     LimitError
@@ -171,10 +171,10 @@ def plan_of(options: CaptureHealOptions) -> CaptureHealPlan:
 
 def _plan(options: CaptureHealOptions, gaps: Sequence[Gap]) -> CaptureHealPlan:
     windows = [window for gap in gaps for window in heal_windows(gap.since, gap.until)]
-    # Those of a run that was killed are there already.
+    # The exports of a killed run exist already.
     store = open_store(options.dest, options)
     left = [gap for gap in gaps if JobState(store, gap.heal_id, CAPTURE).read("exports") is None]
-    asked = [] if options.from_export else [each for gap in left for each in heal_windows(gap.since, gap.until)]
+    asked = [] if options.from_export else [window for gap in left for window in heal_windows(gap.since, gap.until)]
     if asked:
         _require_recovery(options, asked[0])
     return CaptureHealPlan(gaps=tuple(gaps), **plan_windows(options, windows, len(asked)))
@@ -183,12 +183,12 @@ def _plan(options: CaptureHealOptions, gaps: Sequence[Gap]) -> CaptureHealPlan:
 def plan_windows(
     options: CaptureHealOptions | ReconcileOptions, windows: Sequence[Window], exports: int
 ) -> dict[str, Any]:
-    """Return the fields of a plan that are those of ``WindowsPlan``.
+    """Return the fields of ``WindowsPlan`` as a dict.
 
     Raises
     ------
     NotFoundError
-        If there is no such table.
+        If the table does not exist.
     LimitError
         If the plan is above a limit.
     """
@@ -200,12 +200,12 @@ def plan_windows(
 
 
 def require_export_to(options: CaptureHealOptions | ReconcileOptions, plan: WindowsPlan) -> None:
-    """Refuse exports for which no place is named.
+    """Raise if the plan needs exports, and ``export_to`` is missing.
 
     Raises
     ------
     OptionError
-        Naming the windows.
+        With the windows.
     """
     if plan.exports and options.export_to is None:
         raise OptionError(
@@ -215,29 +215,30 @@ def require_export_to(options: CaptureHealOptions | ReconcileOptions, plan: Wind
 
 
 def _require_recovery(options: CaptureHealOptions, first: Window) -> None:
-    found = describe_recovery(dynamodb_spec(options), options.table)
-    since = "" if found.earliest is None else f" only back to {found.earliest.isoformat()}"
-    if found.is_on and found.earliest is not None and found.earliest.replace(microsecond=0) <= first.start:
+    recovery = describe_recovery(dynamodb_spec(options), options.table)
+    since = "" if recovery.earliest is None else f" only back to {recovery.earliest.isoformat()}"
+    if recovery.is_on and recovery.earliest is not None and recovery.earliest.replace(microsecond=0) <= first.start:
         return
-    said = f"reaches{since}" if found.is_on else "is off"
+    recovery_state = f"reaches{since}" if recovery.is_on else "is off"
     raise OptionError(
-        f"the point-in-time recovery of table {options.table!r} {said}, and the first gap of {options.dest} begins at "
-        f"{first.start.isoformat()}: no export has what was lost. Begin another log beside a new base: 'ddbio capture' "
-        "into an empty folder, then 'ddbio scan' or a full export; and turn recovery on, which heals the next gap"
+        f"the point-in-time recovery of table {options.table!r} {recovery_state}, and the first gap of {options.dest} "
+        f"starts at {first.start.isoformat()}: no export has the lost changes. Start another log with a new base: "
+        "'ddbio capture' into an empty folder, then 'ddbio scan' or a full export; and turn recovery on, which heals the "
+        "next gap"
     )
 
 
 def heal_capture(options: CaptureHealOptions) -> CaptureHealReport:
-    """Fill the gaps of a log from incremental exports: items of which changes were lost get rows in the log.
+    """Fill the gaps of a log from incremental exports: items with lost changes get rows in the log.
 
-    A gap that is healed is left alone; a run that was cut off is gone on with.
+    A healed gap is not changed. A stopped run is resumed.
 
     Raises
     ------
     NotFoundError
-        If there is no capture, or no such table.
+        If the capture or the table does not exist.
     OptionError
-        If exports have to be asked for and ``export_to`` is missing, or recovery does not reach back to a gap.
+        If exports have to be requested and ``export_to`` is missing, or recovery does not reach back to a gap.
     ExportIncompleteError
         If the given exports do not cover a gap, or one is damaged.
     TargetError
@@ -245,24 +246,24 @@ def heal_capture(options: CaptureHealOptions) -> CaptureHealReport:
     """
     clock, store = Clock(), open_store(options.dest, options)
     states = captures_in(store, options.job_id)
-    found = find_gaps(states)
-    plan = _plan(options, found.gaps)
+    log_gaps = find_gaps(states)
+    plan = _plan(options, log_gaps.gaps)
     require_export_to(options, plan)
     _LOG.info("heal %d gaps of %s: planned: %s", len(plan.gaps), store.uri, plan.figures)
-    done = [heal_gap(options, store, gap, found.written_at) for gap in found.gaps]
-    usd = [each.usd for each in done if each.usd is not None]
+    done = [heal_gap(options, store, gap, log_gaps.written_at) for gap in log_gaps.gaps]
+    usd = [healed.usd for healed in done if healed.usd is not None]
     return CaptureHealReport(
         table=plan.table,
         dest=store.uri,
         gaps=len(done),
-        exports=tuple(uri for each in done for uri in each.exports),
-        changes=sum(each.changes for each in done),
-        rows=sum(each.rows for each in done),
-        settled=sum(each.settled for each in done),
-        files=sum(each.files for each in done),
+        exports=tuple(uri for healed in done for uri in healed.exports),
+        changes=sum(healed.changes for healed in done),
+        rows=sum(healed.rows for healed in done),
+        settled=sum(healed.settled for healed in done),
+        files=sum(healed.files for healed in done),
         planned=plan.figures,
         actual=Figures(
-            None, clock.seconds(), sum(each.billed_bytes for each in done) or None, sum(usd) if usd else None
+            None, clock.seconds(), sum(healed.billed_bytes for healed in done) or None, sum(usd) if usd else None
         ),
         **clock.times(),
     )
@@ -270,7 +271,7 @@ def heal_capture(options: CaptureHealOptions) -> CaptureHealReport:
 
 @dataclass
 class HealedGap:
-    """Count what was done for one gap."""
+    """Counts of the healing of one gap."""
 
     exports: tuple[str, ...] = ()
     changes: int = 0
@@ -288,12 +289,12 @@ def heal_gap(
     written_at: Mapping[str, float],
     look: Look = read_items,
 ) -> HealedGap:
-    """Heal one gap, or go on with it; errors are those of :func:`heal_capture`.
+    """Heal one gap, or resume its healing. Errors are those of :func:`heal_capture`.
 
     Parameters
     ----------
     written_at
-        When each file of a batch was written.
+        The time at which each file of a batch was written.
     look
         Reads items of the table.
     """
@@ -315,7 +316,7 @@ def heal_gap(
 
 @dataclass
 class _Job:
-    """Heal one gap."""
+    """Healing of one gap."""
 
     options: CaptureHealOptions
     state: JobState
@@ -326,45 +327,45 @@ class _Job:
     batch: int = 0
 
     def run(self, written_at: Mapping[str, float], *, has_event_ids: bool, old_image: bool) -> None:
-        known = read_columns(self.capture)
-        if known is None or not known.keys:
+        columns = read_columns(self.capture)
+        if columns is None or not columns.keys:
             raise NotFoundError(f"capture {self.gap.job_id} of {self.state.store.uri} has no columns yet: run it again")
-        items, self.keys = keep_columns(self.state, known)
+        items, self.keys = keep_columns(self.state, columns)
         self.decoder = ExportDecoder(items, self.keys, old_image=old_image, event_id=has_event_ids)
         self.attributes = self.decoder.attributes
-        exports = [open_export(each, self.options) for each in self._exports()]
-        self.counts.exports = tuple(each.folder for each in exports)
-        decided, settled = self._decided(exports, written_at)
+        exports = [open_export(export, self.options) for export in self._exports()]
+        self.counts.exports = tuple(export.folder for export in exports)
+        decided, settled = self._decide(exports, written_at)
         self._write(exports, decided, settled)
 
     def _exports(self) -> list[str]:
-        """Return the folders of the exports; ask for them if that was not done before."""
+        """Return the folders of the exports. Request the exports if no run has done it."""
         stored = self.state.read("exports")
         if stored is None:
-            given = self.options.from_export
-            found = self._asked() if given is None else self._given(given)
-            self.state.put_once("exports", {"exports": found})
-            stored = self.state.read("exports") or {"exports": found}
+            from_export = self.options.from_export
+            uris = self._requested() if from_export is None else self._covering(from_export)
+            self.state.put_once("exports", {"exports": uris})
+            stored = self.state.read("exports") or {"exports": uris}
         folders: list[str] = stored["exports"]
         return folders
 
-    def _given(self, folders: Sequence[str]) -> list[str]:
-        """Return those of some exports that cover the gap.
+    def _covering(self, folders: Sequence[str]) -> list[str]:
+        """Return the exports that cover the gap.
 
         Raises
         ------
         ExportIncompleteError
-            If they do not; the message names what is missing.
+            If they do not cover it. The message has the windows.
         """
         first, last = self.gap.since.timestamp() - MARGIN_SECONDS, self.gap.until
-        sources = [open_export(each, self.options) for each in folders]
+        sources = [open_export(folder, self.options) for folder in folders]
         spans = list[tuple[datetime, datetime, str]]()
-        for each in sources:
-            summary = each.summary
+        for source in sources:
+            summary = source.summary
             if summary.kind != "incremental" or summary.filtered:
-                raise ExportIncompleteError(f"{each.folder} is no incremental export of the whole table")
+                raise ExportIncompleteError(f"{source.folder} is not an incremental export of the whole table")
             begin, end = (datetime.fromisoformat(text or "") for text in (summary.from_time, summary.to_time))
-            spans.append((begin, end, each.folder))
+            spans.append((begin, end, source.folder))
         reached = datetime.fromtimestamp(first, UTC)
         chosen = list[str]()
         for begin, end, folder in sorted(spans):
@@ -376,23 +377,23 @@ class _Job:
         if reached < last:
             missing = ", ".join(map(str, heal_windows(self.gap.since, self.gap.until)))
             raise ExportIncompleteError(
-                f"the exports do not cover the gap of batch {self.gap.batch} without a hole: 'ddbio export start' with "
+                f"the exports do not cover the gap of batch {self.gap.batch} completely: run 'ddbio export start' with "
                 f"the windows {missing}"
             )
         return chosen
 
-    def _asked(self) -> list[str]:
-        """Ask for the exports, one after the other, and return their folders."""
-        found = list[str]()
+    def _requested(self) -> list[str]:
+        """Request the exports one after the other, and return their folders."""
+        folders = list[str]()
         for number, window in enumerate(heal_windows(self.gap.since, self.gap.until)):
             name = f"export-{number}"
             record = self.state.read(name) or {"tries": 0, "arn": None}
             if record["arn"] is None:
                 digest = hashlib.sha256(f"{self.state.store.uri} {self.gap} {number} {record['tries']}".encode())
                 token = {"client_token": digest.hexdigest()}
-                given = {"table": self.options.table, "dest": self.options.export_to, **token}
+                target = {"table": self.options.table, "dest": self.options.export_to, **token}
                 times = {"from_time": window.start, "to_time": window.end}
-                asked = parse_options(ExportStartOptions, {**export_connection_of(self.options), **given, **times})
+                asked = parse_options(ExportStartOptions, {**export_connection_of(self.options), **target, **times})
                 record["arn"] = self._started(asked).arn
                 self.state.put(name, record)
             waiting = {name: getattr(self.options, name) for name in ("wait_seconds", "poll_seconds")}
@@ -400,17 +401,17 @@ class _Job:
             try:
                 job = EXPORT.wait(parse_options(WaitOptions, awaited))
             except ServiceError:
-                # Under the same token the service would name the same failed export.
+                # With the same token the service would return the same failed export.
                 self.state.put(name, {"tries": record["tries"] + 1, "arn": None})
                 raise
             self.counts.billed_bytes += job.billed_bytes or 0
             if job.actual is not None and job.actual.usd is not None:
                 self.counts.usd = (self.counts.usd or 0.0) + job.actual.usd
-            found.append(job.uri or "")
-        return found
+            folders.append(job.uri or "")
+        return folders
 
     def _started(self, asked: ExportStartOptions) -> Any:
-        """Start an export; wait if the service cannot export the end of its window yet."""
+        """Start an export. Wait if the service cannot export the end of its window yet."""
         clock = Clock()
         while True:
             try:
@@ -422,12 +423,15 @@ class _Job:
                 _LOG.info("the service does not export up to %s yet: waiting", asked.to_time)
                 time.sleep(self.options.poll_seconds)
 
-    def _decided(self, exports: Sequence[ExportSource], written_at: Mapping[str, float]) -> tuple[Decisions, pa.Table]:
-        """Return which items get rows, and the rows of those that only the table can tell; decide once."""
+    def _decide(self, exports: Sequence[ExportSource], written_at: Mapping[str, float]) -> tuple[Decisions, pa.Table]:
+        """Return the decisions, and the rows of items that had to be read from the table.
+
+        They are decided only once.
+        """
         stored = self._read("decisions"), self._read("settled")
         if stored[0] is not None and stored[1] is not None:
             return Decisions.of(stored[0]), stored[1]
-        keys = [self._exported(each) for each in exports]
+        keys = [self._exported(export) for export in exports]
         summary = exports[0].summary
         since = datetime.fromisoformat(summary.from_time or "").timestamp()
         state = self._log_state(keys, since, written_at)
@@ -435,14 +439,14 @@ class _Job:
         # The file has the same columns whether or not there are such items.
         settled = numbered(self.decoder.schema.empty_table(), [], [], "table")
         if unsettled.keys.num_rows:
-            found = self.look(self.options, unsettled.keys, self.gap.until, self.decoder)
-            images = image_digests(found, self.attributes)
-            settled = unsettled.rows(found, key_digests(found, self.keys), images)
+            rows = self.look(self.options, unsettled.keys, self.gap.until, self.decoder)
+            images = image_digests(rows, self.attributes)
+            settled = unsettled.rows(rows, key_digests(rows, self.keys), images)
             self.counts.settled = unsettled.keys.num_rows
         self._put("settled", settled)
         self._put("decisions", decided.table())
-        # Of two runs, the one that was first has decided.
-        first = [each for name in ("decisions", "settled") if (each := self._read(name)) is not None]
+        # If two runs decide, the first decisions are used.
+        first = [table for name in ("decisions", "settled") if (table := self._read(name)) is not None]
         return Decisions.of(first[0]), first[1]
 
     def _exported(self, source: ExportSource) -> ExportedKeys:
@@ -457,28 +461,28 @@ class _Job:
             text = FileText(source, file)
             with text.blocks() as blocks:
                 for block in blocks:
-                    found = self.decoder.decode_lines(block)
-                    if found is not None:
-                        text.rows += found.rows.num_rows
-                        yield pa.Table.from_batches([found.rows])
+                    decoded = self.decoder.decode_lines(block)
+                    if decoded is not None:
+                        text.rows += decoded.rows.num_rows
+                        yield pa.Table.from_batches([decoded.rows])
             text.verify()
 
     def _log_state(self, keys: Sequence[ExportedKeys], since: float, written_at: Mapping[str, float]) -> LogState:
         store, until = self.state.store, self.gap.until.timestamp()
         files = FileLineages(store, lineages_of(self.state)[0].name)
         state = LogState(self.keys, self.attributes, since, until, keys, files.own)
-        for each in live_files(store).files:
-            read = open_parquet(pa.BufferReader(store.read(each.path)))
+        for file in live_files(store).files:
+            read = open_parquet(pa.BufferReader(store.read(file.path)))
             names = [name for name in read.schema_arrow.names if name in {*self.decoder.schema.names, RESCUE_NAME}]
-            at = written_at.get(each.path)
-            is_after = at >= until if at is not None else False if "_heal_" in each.path else None
+            at = written_at.get(file.path)
+            is_after = at >= until if at is not None else False if "_heal_" in file.path else None
             for batch in read.iter_batches(_BATCH_ROWS, columns=names):
                 if batch.num_rows:
-                    state.add(pa.Table.from_batches([batch]), is_after=is_after, lineage=files.of(each.path))
+                    state.add(pa.Table.from_batches([batch]), is_after=is_after, lineage=files.of(file.path))
         return state
 
     def _write(self, exports: Sequence[ExportSource], decided: Decisions, settled: pa.Table) -> None:
-        removed = frozenset(path for each in read_history(self.state.store) for path in each.removed)
+        removed = frozenset(path for snapshot in read_history(self.state.store) for path in snapshot.removed)
         gathered, count = list[pa.Table](), 0
         for number, source in enumerate(exports):
             if not decided.has(number):
@@ -518,17 +522,17 @@ class _Job:
         self.counts.rows += rows.num_rows
         records.commit(self.batch)
 
-    def _place(self, name: str) -> str:
+    def _path_of(self, name: str) -> str:
         return f"{META}{self.state.job_id}.healing/{name}.arrows"
 
     def _put(self, name: str, table: pa.Table) -> None:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        self.state.store.put_if_absent(self._place(name), sink.getvalue().to_pybytes())
+        self.state.store.put_if_absent(self._path_of(name), sink.getvalue().to_pybytes())
 
     def _read(self, name: str) -> pa.Table | None:
         try:
-            return pa.ipc.open_stream(self.state.store.read(self._place(name))).read_all()
+            return pa.ipc.open_stream(self.state.store.read(self._path_of(name))).read_all()
         except NotFoundError:
             return None

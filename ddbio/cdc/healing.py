@@ -1,7 +1,7 @@
-"""Heal a gap of a log from exports: which items of a window get a row, and with which sequence numbers.
+"""Decisions of a heal: the items of a window that get a row, and the sequence numbers of these rows.
 
-A row of an item lies right behind its last one from before the gap, so every later change of the item supersedes it. An
-item that has a row from behind the gap gets none: from there on the log is whole.
+The row of an item directly follows its last row from before the gap, so every later change of the item supersedes it.
+An item with a row from after the gap gets none: from there on, the log is complete.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MARGIN_SECONDS: Final = 60
-"""So much before the last change that was captured the window of an export begins: clocks differ."""
+"""The window of an export starts this number of seconds before the last captured change, as clocks differ."""
 _LATE_SECONDS = 300
 _KEY, _SEQUENCE = "S16", "S52"
 _LAST_ROW = np.dtype(
     [("key", _KEY), ("number", _SEQUENCE), ("micros", np.int64), ("removed", np.bool_), ("image", _KEY)]
 )
-"""What is known of the last row of an item from before the gap."""
-# A number that can be compared has the digits of its lineage before its own.
+"""State of an item's last row from before the gap."""
+# Sortable sequence numbers are prefixed with the digits of their lineage.
 _LINEAGE_DIGITS, _DIGITS = 4, 48
 _MERGED_ROWS = 1_000_000
 _NEW_NUMBERS = 10**12
@@ -47,7 +47,10 @@ _DELETE, _NO_NUMBER, _OPERATIONS = texts_array(DELETE)[0], texts_array("0"), tex
 
 
 def heal_windows(since: datetime, until: datetime) -> list[Window]:
-    """Return the windows to export for a gap: what was captured ends at ``since``, and begins again by ``until``."""
+    """Return the windows to export for a gap.
+
+    Captured changes end at ``since``, and continue at ``until`` at the latest.
+    """
     end = until.replace(microsecond=0)
     end = end if end == until else end.fromtimestamp(end.timestamp() + 1, end.tzinfo)
     begin = min(since.replace(microsecond=0).timestamp() - MARGIN_SECONDS, (end - MIN_WINDOW).timestamp())
@@ -55,45 +58,45 @@ def heal_windows(since: datetime, until: datetime) -> list[Window]:
 
 
 class ExportDecoder(LogDecoder):
-    """Decode lines of incremental exports to rows of a log, whose operations and numbers are decided later."""
+    """Decoder of lines of incremental exports to rows of a log. Operations and sequence numbers are decided later."""
 
     def __init__(self, schema: pa.Schema, keys: Sequence[str], *, old_image: bool, event_id: bool) -> None:
         self.has_event_ids = event_id
         super().__init__(schema, keys, old_image=old_image)
-        self.attributes = [each.name for each in self.schema if not is_own(each, LOG_COLUMNS)]
+        self.attributes = [field.name for field in self.schema if not is_own(field, LOG_COLUMNS)]
 
     def decode_lines(self, text: bytes | memoryview) -> LogRows | None:
-        """Return a row per change, in their order, or None if there is none."""
-        found = self._decoder.decode(text)
-        if not found.num_rows:
+        """Return one row per change, in order, or None if there is none."""
+        decoded = self._decoder.decode(text)
+        if not decoded.num_rows:
             return None
-        removed: Any = pc.equal(found.column(1), _DELETE)
-        is_new = ~valid_of(found.column(4))
+        removed: Any = pc.equal(decoded.column(1), _DELETE)
+        is_new = ~valid_of(decoded.column(4))
         gone = bits_of(removed.buffers()[1], removed.offset, len(removed)).view(np.bool_)
         operations = _OPERATIONS.take(int64_array(np.where(gone, 2, is_new).astype(np.int64)))
-        numbers = _NO_NUMBER.take(int64_array(np.zeros(found.num_rows, np.int64)))
-        return self._log_rows(found, [operations, numbers, *([numbers] if self.has_event_ids else [])], None)
+        numbers = _NO_NUMBER.take(int64_array(np.zeros(decoded.num_rows, np.int64)))
+        return self._log_rows(decoded, [operations, numbers, *([numbers] if self.has_event_ids else [])], None)
 
 
 def key_digests(rows: pa.Table, keys: Sequence[str]) -> NDArray[np.bytes_]:
-    """Return 16 bytes of each row that are equal for equal keys.
+    """Return a 16-byte digest of each row's key. Equal keys have equal digests.
 
     Raises
     ------
     SchemaError
         If a row lacks its key.
     """
-    found = np.zeros((rows.num_rows, 2), np.uint64)
+    digests = np.zeros((rows.num_rows, 2), np.uint64)
     for part in key_columns(rows, keys):
-        found[part.rows] = ColumnDigest().add_rows(part.batch).items
-    return _bytes_of(found)
+        digests[part.rows] = ColumnDigest().add_rows(part.batch).items
+    return _bytes_of(digests)
 
 
 def image_digests(rows: pa.Table, attributes: Sequence[str]) -> NDArray[np.bytes_]:
-    """Return 16 bytes of each row that are equal for equal items; those of a delete mean nothing."""
-    found = _bytes_of(item_words(rows.select([*attributes, RESCUE_NAME])))
-    found[have_operation(rows, "REMOVE")] = b""
-    return found
+    """Return a 16-byte digest of each row's item. The digest of a delete is empty."""
+    digests = _bytes_of(item_words(rows.select([*attributes, RESCUE_NAME])))
+    digests[have_operation(rows, "REMOVE")] = b""
+    return digests
 
 
 def _bytes_of(words: NDArray[np.uint64]) -> NDArray[np.bytes_]:
@@ -103,14 +106,14 @@ def _bytes_of(words: NDArray[np.uint64]) -> NDArray[np.bytes_]:
 def _ordered_numbers(rows: pa.Table, lineage: int) -> NDArray[np.bytes_]:
     padded: Any = pc.utf8_lpad(rows.column(SEQUENCE).cast(pa.string()), _DIGITS, "0")
     texts: Any = pc.binary_join_element_wise(f"{lineage:0{_LINEAGE_DIGITS}}", padded, "")
-    data, places = spans_of(texts.combine_chunks())
-    if (np.diff(places) != _LINEAGE_DIGITS + _DIGITS).any():
+    data, offsets = spans_of(texts.combine_chunks())
+    if (np.diff(offsets) != _LINEAGE_DIGITS + _DIGITS).any():
         return np.array(texts.to_pylist(), _SEQUENCE)
-    return data[places[0] : places[-1]].view(_SEQUENCE).copy()
+    return data[offsets[0] : offsets[-1]].view(_SEQUENCE).copy()
 
 
 def _last_of_each(parts: Sequence[NDArray[np.void]]) -> NDArray[np.void]:
-    """Return the last row of each item, in the order of the digests of their keys."""
+    """Return the last row of each item, ordered by the digests of their keys."""
     rows = np.concatenate([np.zeros(0, _LAST_ROW), *parts])
     keys = np.ascontiguousarray(rows["key"])
     order = _order_of_distinct(keys)
@@ -122,24 +125,26 @@ def _last_of_each(parts: Sequence[NDArray[np.void]]) -> NDArray[np.void]:
     return rows[is_last]
 
 
-def places_of(found: NDArray[np.bytes_], known: NDArray[np.bytes_]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return where each is among known ones, which are in order, and whether it is there at all."""
-    if not len(known):
-        return np.zeros(len(found), np.int64), np.zeros(len(found), np.bool_)
-    heads = _heads(known)
+def find_digests(
+    digests: NDArray[np.bytes_], sorted_digests: NDArray[np.bytes_]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the position of each digest in a sorted array, and whether the array has it."""
+    if not len(sorted_digests):
+        return np.zeros(len(digests), np.int64), np.zeros(len(digests), np.bool_)
+    heads = _heads(sorted_digests)
     is_distinct = (heads[1:] != heads[:-1]).all()
-    places = np.searchsorted(heads, _heads(found)) if is_distinct else np.searchsorted(known, found)
-    places[places == len(known)] = 0
-    return places, known[places] == found
+    positions = np.searchsorted(heads, _heads(digests)) if is_distinct else np.searchsorted(sorted_digests, digests)
+    positions[positions == len(sorted_digests)] = 0
+    return positions, sorted_digests[positions] == digests
 
 
 def _heads(keys: NDArray[np.bytes_]) -> NDArray[np.uint64]:
-    """Return the first half of each digest as a number of the same order, which is compared faster than bytes."""
+    """Return the first half of each digest as a number with the same order. Numbers are compared faster than bytes."""
     return np.ascontiguousarray(keys).view(">u8")[::2].astype(np.uint64)
 
 
 def _order_of_distinct(keys: NDArray[np.bytes_]) -> NDArray[np.int64] | None:
-    """Return the order of digests, or None if two begin alike, as equal ones do."""
+    """Return the order of digests, or None if two have the same first half, as equal digests do."""
     heads = _heads(keys)
     order = np.argsort(heads)
     ordered = heads[order]
@@ -148,16 +153,16 @@ def _order_of_distinct(keys: NDArray[np.bytes_]) -> NDArray[np.int64] | None:
 
 @dataclass
 class ExportedKeys:
-    """Hold the items of one export: digests of their keys, in order, and of what they became."""
+    """Items of one export: sorted digests of their keys, and the digests of their images."""
 
     keys: NDArray[np.bytes_]
     images: NDArray[np.bytes_]
 
     @classmethod
     def of(cls, parts: Sequence[tuple[NDArray[np.bytes_], NDArray[np.bytes_]]]) -> ExportedKeys:
-        """Return those of the parts of an export."""
-        keys = np.concatenate([np.zeros(0, _KEY), *(each for each, _ in parts)])
-        images = np.concatenate([np.zeros(0, _KEY), *(each for _, each in parts)])
+        """Return the items of all parts of an export."""
+        keys = np.concatenate([np.zeros(0, _KEY), *(part for part, _ in parts)])
+        images = np.concatenate([np.zeros(0, _KEY), *(part for _, part in parts)])
         order = _order_of_distinct(keys)
         if order is None:
             order = np.argsort(keys, kind="stable")
@@ -166,9 +171,9 @@ class ExportedKeys:
 
 @dataclass
 class Decisions:
-    """Hold which items of which export get a row, with which number, and whether the log had the item before.
+    """Items of each export that get a row, with their sequence numbers, and whether the log had the item before.
 
-    An item that the log did not know is as new as the export says.
+    ``was_there`` is None for an item that is not in the log: the operation of the export is kept.
     """
 
     windows: NDArray[np.int64]
@@ -177,7 +182,7 @@ class Decisions:
     was_there: list[bool | None]
 
     def table(self) -> pa.Table:
-        """Return them as a table."""
+        """Return the decisions as a table."""
         keys = _array_of(self.keys)
         columns = [pa.array(self.windows), keys, pa.array(self.numbers, pa.string())]
         return pa.table(
@@ -186,8 +191,8 @@ class Decisions:
 
     @staticmethod
     def of(table: pa.Table) -> Decisions:
-        """Return those of a table."""
-        columns: list[list[Any]] = [each.to_pylist() for each in table.columns]
+        """Return the decisions of a table."""
+        columns: list[list[Any]] = [column.to_pylist() for column in table.columns]
         windows, keys, numbers, was_there = columns
         return Decisions(np.array(windows, np.int64), np.array(keys, _KEY), numbers, was_there)
 
@@ -196,35 +201,35 @@ class Decisions:
         return bool((self.windows == window).any())
 
     def rows(self, window: int, rows: pa.Table, keys: Sequence[str], healed_by: str) -> pa.Table:
-        """Return the rows of an export that go into the log, with their numbers and operations."""
+        """Return the rows of an export that are added to the log, with their numbers and operations."""
         mine = np.flatnonzero(self.windows == window)
         order = mine[np.argsort(self.keys[mine], kind="stable")]
-        places, is_chosen = places_of(key_digests(rows, keys), self.keys[order])
-        chosen = order[places[is_chosen]] if len(order) else order
+        positions, is_chosen = find_digests(key_digests(rows, keys), self.keys[order])
+        chosen = order[positions[is_chosen]] if len(order) else order
         kept = rows.filter(pa.array(is_chosen))
-        was_there = [self.was_there[each] for each in chosen]
-        return numbered(kept, [self.numbers[each] for each in chosen], was_there, healed_by)
+        was_there = [self.was_there[index] for index in chosen]
+        return numbered(kept, [self.numbers[index] for index in chosen], was_there, healed_by)
 
 
 def numbered(rows: pa.Table, numbers: Sequence[str], was_there: Sequence[bool | None], healed_by: str) -> pa.Table:
-    """Return rows with their numbers and operations, and with what healed them."""
+    """Return rows with their numbers and operations, and with the name of the export that healed them."""
     operations = [
         operation if operation == "REMOVE" or there is None else "MODIFY" if there else "INSERT"
         for operation, there in zip(rows.column(OPERATION).to_pylist(), was_there, strict=True)
     ]
     values: dict[str, list[Any]] = {OPERATION: operations, SEQUENCE: list(numbers)}
     if EVENT_ID in rows.column_names and is_own(rows.schema.field(EVENT_ID), LOG_COLUMNS):
-        values[EVENT_ID] = [f"{healed_by} {each}" for each in numbers]
+        values[EVENT_ID] = [f"{healed_by} {number}" for number in numbers]
     for name, column in values.items():
-        place = rows.schema.get_field_index(name)
-        rows = rows.set_column(place, rows.schema.field(place), pa.array(column, pa.string()))
+        column_index = rows.schema.get_field_index(name)
+        rows = rows.set_column(column_index, rows.schema.field(column_index), pa.array(column, pa.string()))
     return rows.append_column(pa.field(HEALED_BY, pa.string()), pa.array([healed_by] * rows.num_rows, pa.string()))
 
 
 def by_hour(rows: pa.Table, name: str) -> dict[str, pa.Table]:
-    """Return rows by the path of their hour's file of this name."""
+    """Return rows by the path of the file of their hour. ``name`` is the name of the files."""
     hours = event_micros(rows) // _HOUR_MICROS
-    return {f"{hour_folder(each)}{name}": rows.filter(pa.array(hours == each)) for each in np.unique(hours).tolist()}
+    return {f"{hour_folder(hour)}{name}": rows.filter(pa.array(hours == hour)) for hour in np.unique(hours).tolist()}
 
 
 def _array_of(keys: NDArray[np.bytes_]) -> Any:
@@ -234,20 +239,20 @@ def _array_of(keys: NDArray[np.bytes_]) -> Any:
 
 @dataclass
 class LogState:
-    """Gather from the files of a log what it knows of the items of some exports, and of those written since a time.
+    """State of the items of some exports in a log, gathered from its files, with the items written since a time.
 
     Attributes
     ----------
     keys, attributes
         The key attributes, and all columns of items.
     since
-        The begin of the first window, in seconds since 1970.
+        The start of the first window, in seconds since 1970.
     until
-        The end of the last one.
+        The end of the last window.
     exports
         The exports, in the order of their windows.
     lineage
-        The place of the newest stream of the log among its streams, which the new rows belong to.
+        The number of the newest stream of the log. The new rows belong to it.
     """
 
     keys: Sequence[str]
@@ -264,7 +269,7 @@ class LogState:
 
     def __post_init__(self) -> None:
         """Gather the keys of all exports."""
-        wanted = np.concatenate([np.zeros(0, _KEY), *(each.keys for each in self.exports)])
+        wanted = np.concatenate([np.zeros(0, _KEY), *(export.keys for export in self.exports)])
         order = _order_of_distinct(wanted)
         self._wanted = np.unique(wanted) if order is None else wanted[order]
 
@@ -274,93 +279,98 @@ class LogState:
         Parameters
         ----------
         lineage
-            The place of their stream among those of the log: sequence numbers can be compared within one only.
+            The number of their stream in the log. Sequence numbers can be compared within one stream only.
         is_after
-            Whether they were captured behind the gap; None if that is not known, as of compacted files.
+            Whether the rows were captured after the gap; None if that is unknown, as for compacted files.
         """
-        found, micros = key_digests(rows, self.keys), event_micros(rows)
-        behind = np.full(len(found), bool(is_after))
+        digests, micros = key_digests(rows, self.keys), event_micros(rows)
+        behind = np.full(len(digests), bool(is_after))
         if is_after is None:
             behind = micros >= (self.until - _LATE_SECONDS) * _MICROS
         recent = micros >= (self.since - MARGIN_SECONDS) * _MICROS
         chosen = recent.copy()
-        chosen[~recent] = places_of(found[~recent], self._wanted)[1]
-        self._after.append(np.unique(found[chosen & behind]))
+        chosen[~recent] = find_digests(digests[~recent], self._wanted)[1]
+        self._after.append(np.unique(digests[chosen & behind]))
         kept = chosen & ~behind
         if not kept.any():
             return
         before = rows.filter(pa.array(kept))
         part, is_recent = np.zeros(before.num_rows, _LAST_ROW), recent[kept]
-        part["key"], part["number"], part["micros"] = found[kept], _ordered_numbers(before, lineage), micros[kept]
+        part["key"], part["number"], part["micros"] = digests[kept], _ordered_numbers(before, lineage), micros[kept]
         part["removed"] = have_operation(before, "REMOVE")
         if is_recent.any():
             latest = before.filter(pa.array(is_recent))
             part["image"][is_recent] = image_digests(
-                latest, [each for each in self.attributes if each in rows.column_names]
+                latest, [attribute for attribute in self.attributes if attribute in rows.column_names]
             )
-            self._recent.append((key_rows(latest, self.keys), found[kept][is_recent]))
+            self._recent.append((key_rows(latest, self.keys), digests[kept][is_recent]))
         self._last.append(part)
         self._rows += before.num_rows
         if self._rows > _MERGED_ROWS:
             self._last, self._rows = [_last_of_each(self._last)], 0
 
     def decide(self, first_number: int) -> tuple[Decisions, Unsettled]:
-        """Return which items of the exports get a row, and the items that only the table itself can tell.
+        """Return the items of the exports that get a row, and the items that must be read from the table.
 
-        Those were written within the windows and are in no export: they may have been deleted again, or put back to
-        what they were before.
+        The latter were written within the windows but are in no export: they may have been deleted again, or restored
+        to their earlier state.
         """
         last = _last_of_each(self._last)
         last_keys = np.ascontiguousarray(last["key"])
         after = np.unique(np.concatenate([np.zeros(0, _KEY), *self._after]))
-        given: dict[bytes, tuple[int, bool]] = {}
+        assigned: dict[bytes, tuple[int, bool]] = {}
         windows, keys, numbers, was_there = list[int](), list[bytes](), list[str](), list[bool | None]()
         fresh = first_number * _NEW_NUMBERS
         since = (self.since - MARGIN_SECONDS) * _MICROS
         for window, export in enumerate(self.exports):
-            passed = places_of(export.keys, after)[1]
-            places, is_known = places_of(export.keys, last_keys)
-            # What the log has already, unless an export before has told otherwise. The image of a delete is empty.
+            passed = find_digests(export.keys, after)[1]
+            positions, is_known = find_digests(export.keys, last_keys)
+            # Rows that the log already has, unless an earlier export changed the item. The image of a delete is empty.
             is_same = np.zeros(len(passed), np.bool_)
-            at_last = last[places[is_known]]
+            at_last = last[positions[is_known]]
             is_same[is_known] = (at_last["micros"] >= since) & (at_last["image"] == export.images[is_known])
-            if given:
-                is_same &= ~np.isin(export.keys, np.array(list(given), _KEY))
+            if assigned:
+                is_same &= ~np.isin(export.keys, np.array(list(assigned), _KEY))
             for at in np.flatnonzero(~passed & ~is_same).tolist():
-                key, image, place = bytes(export.keys[at]), bytes(export.images[at]), int(places[at])
+                key, image, position = bytes(export.keys[at]), bytes(export.images[at]), int(positions[at])
                 there: bool | None = None
                 number: int | None = None
-                if key in given:
-                    number, there = given[key]
+                if key in assigned:
+                    number, there = assigned[key]
                 elif is_known[at]:
-                    number, there = self._number(last["number"][place]), not last["removed"][place]
+                    number, there = self._number(last["number"][position]), not last["removed"][position]
                 if number is None:
                     fresh += 1
                     number = fresh
-                given[key] = (number + 1, image != b"")
+                assigned[key] = (number + 1, image != b"")
                 windows.append(window)
                 keys.append(key)
                 numbers.append(str(number + 1))
                 was_there.append(None if there is None else bool(there))
         decided = Decisions(np.array(windows, np.int64), np.array(keys, _KEY), numbers, was_there)
-        open_ = (last["micros"] >= since) & ~places_of(last_keys, after)[1] & ~places_of(last_keys, self._wanted)[1]
+        open_ = (
+            (last["micros"] >= since) & ~find_digests(last_keys, after)[1] & ~find_digests(last_keys, self._wanted)[1]
+        )
         return decided, self._unsettled(last[open_], fresh)
 
     def _number(self, ordered: bytes) -> int | None:
-        """Return a sequence number of the newest lineage; None if it is of an older one, behind which any number is."""
+        """Return a sequence number of the newest lineage, or None if it is of an older one.
+
+        Any number follows an older one.
+        """
         is_newest = int(ordered[:_LINEAGE_DIGITS]) == self.lineage
         return int(ordered[_LINEAGE_DIGITS:]) if is_newest else None
 
     def _unsettled(self, last: NDArray[np.void], fresh: int) -> Unsettled:
         numbers = list[int]()
-        for each in last["number"].tolist():
-            known = self._number(each)
-            fresh += known is None
-            numbers.append(fresh if known is None else known)
+        for sequence in last["number"].tolist():
+            number = self._number(sequence)
+            fresh += number is None
+            numbers.append(fresh if number is None else number)
         if not len(last):
             return Unsettled(pa.table({}), last, numbers)
-        rows = pa.concat_tables([each for each, _ in self._recent], promote_options="permissive")
-        digests = np.concatenate([each for _, each in self._recent])
+        rows = pa.concat_tables([part for part, _ in self._recent], promote_options="permissive")
+        digests = np.concatenate([part for _, part in self._recent])
         # Any row of an item has its key.
         order = np.argsort(digests, kind="stable")
         first: Any = order[np.searchsorted(digests[order], last["key"])]
@@ -369,33 +379,33 @@ class LogState:
 
 @dataclass
 class Unsettled:
-    """Hold items that only the table itself can tell.
+    """Items that must be read from the table.
 
     Attributes
     ----------
     keys
-        The key of each: the key columns, and the rescue column if it has some key attribute.
+        The key of each item: the key columns, and the rescue column if it has some key attribute.
     """
 
     keys: pa.Table
     _last: NDArray[np.void]
     _numbers: list[int]
-    """The number behind which the row of each lies."""
+    """The sequence number of the last row of each item."""
 
-    def rows(self, found: pa.Table, digests: NDArray[np.bytes_], images: NDArray[np.bytes_]) -> pa.Table:
-        """Return the rows of items that are not as the log says.
+    def rows(self, current: pa.Table, digests: NDArray[np.bytes_], images: NDArray[np.bytes_]) -> pa.Table:
+        """Return the rows of items whose state differs from the log.
 
         Parameters
         ----------
-        found
-            A row for each of the items as the table has it: one that is not there is a ``REMOVE``.
+        current
+            A row for each item in its state in the table. A missing item is a ``REMOVE``.
         digests, images
             The digests of their keys and images.
         """
-        places = places_of(digests, np.ascontiguousarray(self._last["key"]))[0]
+        positions = find_digests(digests, np.ascontiguousarray(self._last["key"]))[0]
         # The image of a delete is empty.
-        differs = images != self._last["image"][places]
-        changed = places[differs]
-        numbers = [str(self._numbers[each] + 1) for each in changed.tolist()]
-        was_there = [not each for each in self._last["removed"][changed].tolist()]
-        return numbered(found.filter(pa.array(differs)), numbers, was_there, "table")
+        differs = images != self._last["image"][positions]
+        changed = positions[differs]
+        numbers = [str(self._numbers[position] + 1) for position in changed.tolist()]
+        was_there = [not is_removed for is_removed in self._last["removed"][changed].tolist()]
+        return numbered(current.filter(pa.array(differs)), numbers, was_there, "table")

@@ -1,4 +1,4 @@
-"""Turn records of Kinesis data streams into rows of the log."""
+"""Conversion of Kinesis data stream records into rows of the log."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 
 class Records(NamedTuple):
-    """Hold the records of a reply, as arrays: their numbers in the shard, and their data, each with a line's end."""
+    """Records of a reply as arrays: their sequence numbers in the shard, and their data. Each has a line end."""
 
     numbers: Any
     texts: Any
 
     def of(self, table: str) -> Records:
-        """Return the records of the changes of a table; others are of other tables, or of other producers."""
+        """Return the records that are changes of a table. The stream can have other tables and other producers."""
         return self.keep([own_change(text, table) is not None for text in self.texts.to_pylist()])
 
     def keep(self, kept: Sequence[bool] | pa.Array[Any]) -> Records:
-        """Return some of the records."""
+        """Return the records that a mask selects."""
         mask = kept if isinstance(kept, pa.Array) else pa.array(kept, pa.bool_())
         return Records(self.numbers.filter(mask), self.texts.filter(mask))
 
     @property
     def joined(self) -> memoryview:
-        """All records behind each other."""
+        """All records, concatenated."""
         ends = offsets_of(self.texts)
         return memoryview(self.texts.buffers()[2])[int(ends[0]) : int(ends[-1])]
 
@@ -51,22 +51,24 @@ _KINESIS_MEMBERS = Openings((b"eventName", b"eventID", b"tableName", b"principal
 
 def records_of(body: bytes) -> Records:
     """Return the records of a reply of GetRecords."""
-    found = _NUMBER_AND_DATA.find(body)
-    if found is not None and len(found[0]) == len(found[1]) > 0:
-        return Records(*found)
-    # Blanks that the service does not send.
+    members = _NUMBER_AND_DATA.find(body)
+    if members is not None and len(members[0]) == len(members[1]) > 0:
+        return Records(*members)
+    # The text has whitespace that the service does not write.
     listed = json.loads(body)["Records"]
-    texts = [a2b_base64(each["Data"]).replace(b"\n", b" ") + b"\n" for each in listed]
-    return Records(strings([each["SequenceNumber"].encode() for each in listed]), pa.array(texts, pa.binary()))
+    texts = [a2b_base64(record["Data"]).replace(b"\n", b" ") + b"\n" for record in listed]
+    return Records(strings([record["SequenceNumber"].encode() for record in listed]), pa.array(texts, pa.binary()))
 
 
 class KinesisDecoder(LogDecoder):
-    """Decode replies of Kinesis to rows of the log; until they are written, their sequence numbers are the shard's.
+    """Decoder of Kinesis replies to rows of the log.
+
+    The rows have the sequence numbers of the shard until they are written.
 
     Parameters
     ----------
     table
-        The table whose changes are decoded; records of other tables are left out.
+        The table whose changes are decoded. Records of other tables are left out.
     """
 
     has_event_ids = True
@@ -76,70 +78,70 @@ class KinesisDecoder(LogDecoder):
         self._table = table
 
     def decode(self, body: bytes) -> LogRows | None:
-        """Return a row per change of the table, in their order; None if there is no record at all.
+        """Return one row per change of the table, in order. Returns None if the reply has no record.
 
         Raises
         ------
         DecodeError
-            If the body is no reply of GetRecords.
+            If the body is not a reply of GetRecords.
         """
         if _DATA not in body:
             return None
         records = records_of(body)
         if not len(records.numbers):
             return None
-        found = self._quick_rows(records)
-        if found is None:
+        decoded = self._quick_rows(records)
+        if decoded is None:
             likely = [_seems_own(text, self._table) for text in records.texts.to_pylist()]
-            found = self._quick_rows(records.keep(likely)) or self._parsed_rows(records)
-        rows, kept = found
+            decoded = self._quick_rows(records.keep(likely)) or self._parsed_rows(records)
+        rows, kept = decoded
         last, foreign = str(records.numbers[-1]), len(records.numbers) - len(kept.texts)
         return LogRows(rows.rows, rows.hours, last, kept.texts, foreign)
 
     def _quick_rows(self, records: Records) -> tuple[LogRows, Records] | None:
-        """Return the rows of the table, and their records; None if not all are changes as the service writes them."""
+        """Return the rows of the table and their records; None if a record lacks the usual layout of the service."""
         members = _members_of(records) if len(records.texts) else None
         if members is None:
             return None
         is_own: Any = pc.equal(members[2], pa.scalar(self._table))
         if not pc.all(is_own).as_py():
-            records, members[:2] = records.keep(is_own), [each.filter(is_own) for each in members[:2]]
+            records, members[:2] = records.keep(is_own), [member.filter(is_own) for member in members[:2]]
         try:
             expired = expired_records(bytes(records.joined)) if len(members[3]) else None
             return self._rows_of(records, members[0], members[1], expired), records
         except DecodeError:
-            # What another producer wrote may look like changes.
+            # Records of another producer may look like changes.
             return None
 
     def _parsed_rows(self, records: Records) -> tuple[LogRows, Records]:
         changes = [own_change(text, self._table) for text in records.texts.to_pylist()]
-        records = records.keep([each is not None for each in changes])
-        own = [each for each in changes if each is not None]
+        records = records.keep([change is not None for change in changes])
+        own = [change for change in changes if change is not None]
         operations, ids = (_texts_of(own, name) for name in ("eventName", "eventID"))
         return self._rows_of(records, operations, ids, expired_records(bytes(records.joined))), records
 
     def _rows_of(self, records: Records, operations: Any, ids: Any, expired: NDArray[np.bool_] | None) -> LogRows:
         if len(records.texts):
             return self._rows(records.joined, [operations, records.numbers, ids], expired)
-        nothing: list[Any] = [pa.nulls(0, each.type) for each in self.schema]
+        nothing: list[Any] = [pa.nulls(0, field.type) for field in self.schema]
         return LogRows(pa.RecordBatch.from_arrays(nothing, schema=self.schema), np.zeros(0, np.int64), "")
 
 
 def _members_of(records: Records) -> list[Any] | None:
-    """Return operations, ids, tables and principals, where each record has its own of the first three."""
-    found = _KINESIS_MEMBERS.find(records.joined)
-    is_whole = found is not None and all(len(each) == len(records.texts) for each in found[:3])
+    """Return operations, ids, tables and principals; None if a record lacks one of the first three."""
+    members = _KINESIS_MEMBERS.find(records.joined)
+    is_whole = members is not None and all(len(values) == len(records.texts) for values in members[:3])
     begins = np.frombuffer(records.joined, np.uint8)[offsets_of(records.texts)[:-1] - offsets_of(records.texts)[0]]
-    return found if is_whole and (begins == _OBJECT).all() else None
+    return members if is_whole and (begins == _OBJECT).all() else None
 
 
 def _seems_own(text: bytes, table: str) -> bool:
-    """Return False for what is no change of the table for sure."""
+    """Return False if a record is certainly not a change of the table."""
     return text.lstrip()[:1] == b"{" and b'"dynamodb"' in text and table.encode() in text
 
 
 def own_change(text: bytes, table: str) -> dict[str, Any] | None:
-    """Return the change of a table that a record is; None if it is of another table, or something else.
+    """Return the change of the table in a record, or None if the record is something else.
 
     Other producers may write anything into a data stream: other JSON, bytes, and many records as one, as the Kinesis
     Producer Library does.
@@ -155,14 +157,14 @@ def own_change(text: bytes, table: str) -> dict[str, Any] | None:
 
 
 def _texts_of(records: Sequence[dict[str, Any]], name: str) -> Any:
-    """Return a member of each record as an array.
+    """Return one member of each record as an array.
 
     Raises
     ------
     DecodeError
-        If a record has no such text.
+        If a record does not have the member as a string.
     """
-    found = [each.get(name) for each in records]
-    if not all(isinstance(each, str) for each in found):
+    texts = [record.get(name) for record in records]
+    if not all(isinstance(text, str) for text in texts):
         raise DecodeError(f"a change of {records[0].get('tableName')!r} in the data stream has no {name}")
-    return pa.array(found, pa.string())
+    return pa.array(texts, pa.string())

@@ -1,7 +1,7 @@
-"""Kinesis data streams, which the changes of tables go to: read by polling, or as a consumer with enhanced fan-out.
+"""Kinesis data streams as destinations of table changes, read by polling or as a consumer with enhanced fan-out.
 
-The service sends records to a consumer. A subscription to a shard lasts five minutes, and is then renewed behind its
-last event. boto3 and this module take the events over HTTP/1.1.
+With enhanced fan-out the service pushes records to a consumer. A subscription to a shard lasts five minutes. It is then
+renewed after its last event. boto3 and this module receive the events over HTTP/1.1.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from ddbio.jobs.estimate import Part
 
 # https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html: 5 reads a second, 2 MB a second
-_SHORTEST_SECONDS, _BYTES_PER_SECOND = 0.201, 2 * 1024 * 1024
+_MIN_PAUSE_SECONDS, _BYTES_PER_SECOND = 0.201, 2 * 1024 * 1024
 _HOUR_SECONDS = 3600
 
 
 class KinesisSource(PollingSource):
-    """Read the shards of one data stream, by polling."""
+    """Reader of the shards of one data stream, by polling."""
 
     api = KINESIS_API
     permissions = "kinesis"
-    # Five times a second: more than the 2 MB that a shard gives, if each has 400 bytes.
+    # Five requests per second exceed the shard's limit of 2 MB/s if records have 400 bytes.
     reply_limit = {"Limit": 1_000}  # noqa: RUF012 - a constant
 
     def __init__(self, spec: ClientSpec, arn: str) -> None:
@@ -57,25 +57,25 @@ class KinesisSource(PollingSource):
 
     @property
     def keeps_seconds(self) -> float:
-        """Return how long records are kept: what is older is passed over without a word."""
+        """Return the retention period. The service skips expired records without an error."""
         return self._keeps_seconds
 
     def pause_after(self, size_bytes: int) -> float:
-        """Return how long a shard rests after a reply, by the limits of the service."""
-        return max(_SHORTEST_SECONDS, size_bytes / _BYTES_PER_SECOND)
+        """Return the pause of a shard after a reply, from the limits of the service."""
+        return max(_MIN_PAUSE_SECONDS, size_bytes / _BYTES_PER_SECOND)
 
     def shards(self) -> list[Shard]:
         """Return all shards that can still be read."""
-        found, asked = list[Shard](), self._stream
+        shards, asked = list[Shard](), self._stream
         while True:
             listed = self.call("ListShards", asked)
-            found += map(parse_shard, listed["Shards"])
+            shards += map(parse_shard, listed["Shards"])
             if listed.get("NextToken") is None:
-                return found
+                return shards
             asked = {"NextToken": listed["NextToken"]}
 
     def iterator_request(self, shard: Shard, position: str) -> dict[str, str]:
-        """Return the request for an iterator over a shard from behind a position."""
+        """Return the request for an iterator over a shard after a position."""
         asked = {**self._stream, "ShardId": shard.shard_id}
         if position in {HORIZON, LATEST, FIRST}:
             return {**asked, "ShardIteratorType": HORIZON}
@@ -90,25 +90,25 @@ _log = logging.getLogger("ddbio.capture")
 
 _ACTION = "SubscribeToShard"
 _EVENT = "SubscribeToShardEvent"
-# https://docs.aws.amazon.com/kinesis/latest/APIReference/API_SubscribeToShard.html: one call a second for each shard;
-# another one within 5 seconds is refused, later it takes the subscription over.
+# https://docs.aws.amazon.com/kinesis/latest/APIReference/API_SubscribeToShard.html: one call per second for each shard.
+# A second call within 5 seconds is refused. A later call takes the subscription over.
 _RETRY_SECONDS = 1.05
 _PASSING = frozenset({"ResourceInUseException", "LimitExceededException", "InternalFailureException"})
-_MOST_FAILURES = 30
-# Who has all that is there hears so, and then nothing until something comes.
+_MAX_FAILURES = 30
+# A consumer that has caught up gets one event that reports it, and no further event until there are new records.
 _QUIET_SECONDS = 0.25
-# The service says something every few seconds.
+# The service sends an event every few seconds.
 _DEAD_SECONDS = 60.0
 _ACTIVE_SECONDS = 60.0
 
-# Data is base64, and a quote within another text is escaped: only an event's own members match.
+# Data is base64, and quotes within strings are escaped: only members of the event itself match.
 _CONTINUATION = re.compile(rb'"ContinuationSequenceNumber"\s*:\s*"(\d+)"')
 _CHILDREN = re.compile(rb'"ChildShards"\s*:\s*\[\s*\{')
 _CAUGHT_UP = re.compile(rb'"MillisBehindLatest"\s*:\s*0\s*[,}]')
 
 
 def consumer_of(spec: ClientSpec, arn: str, consumer: str) -> str:
-    """Return the ARN of a consumer of a data stream; one that is named and not there is registered.
+    """Return the ARN of a consumer of a data stream. A consumer given by name is registered if it does not exist.
 
     Parameters
     ----------
@@ -120,20 +120,20 @@ def consumer_of(spec: ClientSpec, arn: str, consumer: str) -> str:
     OptionError
         If it is the ARN of another stream's consumer.
     NotFoundError
-        If there is no consumer of this ARN.
+        If no consumer has this ARN.
     ServiceError
-        If it is not ready within a minute.
+        If it is not active within one minute.
     """
     is_arn = consumer.startswith("arn:")
     if is_arn and not consumer.startswith(f"{arn}/consumer/"):
-        raise OptionError(f"fan_out is {consumer!r}, which is no consumer of the data stream {arn}")
+        raise OptionError(f"fan_out is {consumer!r}, which is not a consumer of the data stream {arn}")
     asked = {"ConsumerARN": consumer} if is_arn else {"StreamARN": arn, "ConsumerName": consumer}
     client: Any = spec.client("kinesis")
     deadline = time.monotonic() + _ACTIVE_SECONDS
     while True:
         operation = "DescribeStreamConsumer"
         try:
-            found = retrying(
+            description = retrying(
                 lambda: client.describe_stream_consumer(**asked)["ConsumerDescription"],
                 on=_subscription_may_pass,
                 attempts=5,
@@ -145,10 +145,12 @@ def consumer_of(spec: ClientSpec, arn: str, consumer: str) -> str:
             _log.info("registering the consumer %s of %s", consumer, arn)
             _register(client, arn, consumer)
             continue
-        if found["ConsumerStatus"] == "ACTIVE":
-            return str(found["ConsumerARN"])
+        if description["ConsumerStatus"] == "ACTIVE":
+            return str(description["ConsumerARN"])
         if time.monotonic() > deadline:
-            raise ServiceError(f"consumer {consumer} of {arn} is {found['ConsumerStatus']}, not ACTIVE: try again")
+            raise ServiceError(
+                f"consumer {consumer} of {arn} is {description['ConsumerStatus']}, not ACTIVE: try again"
+            )
         time.sleep(_RETRY_SECONDS)
 
 
@@ -156,13 +158,13 @@ def _register(client: Any, arn: str, name: str) -> None:
     try:
         client.register_stream_consumer(StreamARN=arn, ConsumerName=name)
     except (BotoCoreError, ClientError) as error:
-        # Another process was as quick.
+        # Another process has registered it at the same time.
         if error_code(error) != "ResourceInUseException":
             raise to_ddbio_error(error, action="kinesis:RegisterStreamConsumer", resource=f"stream {arn}") from error
 
 
 class FanOutSource:
-    """Read the shards of one data stream by subscriptions of a consumer.
+    """Reader of the shards of one data stream, by subscriptions of a consumer.
 
     Parameters
     ----------
@@ -172,7 +174,7 @@ class FanOutSource:
     Attributes
     ----------
     polling
-        Reads the same stream by requests.
+        A source that polls the same stream.
     name, keeps_seconds, shards
         As of ``polling``.
     """
@@ -193,23 +195,23 @@ class FanOutSource:
 
     @property
     def clock_offset_seconds(self) -> float:
-        """How far the service's clock is ahead of this machine's; see ``StreamSource``."""
+        """Offset of the service's clock from this machine's; see ``StreamSource``."""
         return self.polling.clock_offset_seconds
 
     def pause_after(self, _: int) -> float:
-        """Return no pause: the service sends no more than it allows."""
+        """Return 0: the service limits its rate itself."""
         return 0.0
 
     def iterator(self, shard: Shard, position: str) -> str:
-        """Return the starting position of a subscription as text; a missing shard is an error of the subscription."""
+        """Return the starting position of a subscription as text. If the shard is gone, the subscription fails."""
         return f"{shard.shard_id} {HORIZON if position in {HORIZON, LATEST, FIRST} else position}"
 
     def begin(self, iterator: str) -> PendingEvent:
-        """Ask for the next records."""
+        """Return a pending reply for the next records."""
         return PendingEvent(self, iterator)
 
     def take(self, iterator: str) -> bytes | None:
-        """Return the records behind a position as a reply of GetRecords, or None if none have come yet.
+        """Return the records after a position as a reply of GetRecords, or None if none have arrived yet.
 
         Raises
         ------
@@ -217,46 +219,48 @@ class FanOutSource:
             If the shard is gone.
         """
         shard_id, _, position = iterator.partition(" ")
-        found = self._subscriptions.get(shard_id)
-        if found is None or found.position != position:
-            if found is not None:
-                found.end()
-            found = self._subscriptions[shard_id] = _Subscription(self._transport, self._consumer, shard_id, position)
+        subscription = self._subscriptions.get(shard_id)
+        if subscription is None or subscription.position != position:
+            if subscription is not None:
+                subscription.end()
+            subscription = self._subscriptions[shard_id] = _Subscription(
+                self._transport, self._consumer, shard_id, position
+            )
         try:
-            return found.take()
+            return subscription.take()
         except (BotoCoreError, ClientError) as error:
             if error_code(error) == "ResourceNotFoundException" and all(
-                each.shard_id != shard_id for each in self.shards()
+                shard.shard_id != shard_id for shard in self.shards()
             ):
                 raise TrimmedError(str(error)) from None
             raise to_ddbio_error(error, action=f"kinesis:{_ACTION}", resource=f"consumer {self._consumer}") from error
 
     def close(self) -> None:
         """End the subscriptions, and close the connections."""
-        for each in self._subscriptions.values():
-            each.end()
+        for subscription in self._subscriptions.values():
+            subscription.end()
         self.polling.close()
 
 
 class PendingEvent:
-    """A look for records that may have come."""
+    """Pending reply of a subscription."""
 
     def __init__(self, source: FanOutSource, iterator: str) -> None:
         self._source, self._iterator = source, iterator
 
     def result(self) -> bytes | None:
-        """Return the records as a reply of GetRecords, or None if none have come yet."""
+        """Return the records as a reply of GetRecords, or None if none have arrived yet."""
         return self._source.take(self._iterator)
 
 
 @dataclass
 class _Subscription:
-    """Hold the subscription to a shard, made anew when it has ended.
+    """Subscription to a shard. It is renewed after it has ended.
 
     Attributes
     ----------
     position
-        Behind it the next event begins.
+        The next event starts after this position.
     """
 
     transport: LightTransport
@@ -265,13 +269,13 @@ class _Subscription:
     position: str
     _stream: EventStream | None = None
     _due_at: float = -math.inf
-    """When it may be made, anew."""
+    """Earliest time of the next subscription."""
     _heard_at: float = 0.0
     _is_caught_up: bool = False
     _failures: int = 0
 
     def take(self) -> bytes | None:
-        """Return the next event as a reply of GetRecords, or None if it has not come yet."""
+        """Return the next event as a reply of GetRecords, or None if it has not arrived yet."""
         now = time.monotonic()
         if self._stream is None and now < self._due_at:
             return None
@@ -282,7 +286,7 @@ class _Subscription:
         except (BotoCoreError, ClientError) as error:
             self.end()
             self._failures += 1
-            if not _subscription_may_pass(error) or self._failures > _MOST_FAILURES:
+            if not _subscription_may_pass(error) or self._failures > _MAX_FAILURES:
                 raise
             _log.debug("subscription to %s: %s", self.shard_id, error)
         self._due_at = now + _RETRY_SECONDS
@@ -292,22 +296,22 @@ class _Subscription:
         if self._stream is None:
             self._stream, self._heard_at = self._subscribe(), now
         try:
-            found = self._stream.take()
+            event = self._stream.take()
         except RefusedError as refused:
             raise self.transport.error_of(_ACTION, refused.response) from None
-        if found is None:
+        if event is None:
             if now - self._heard_at > _DEAD_SECONDS:
                 raise StreamEndedError
             is_quiet = self._is_caught_up and now - self._heard_at >= _QUIET_SECONDS
             return b'{"Records":[],%s}' % self._next() if is_quiet else None
         self._heard_at = now
-        headers, payload = found
+        headers, payload = event
         if headers.get(":message-type") != "event":
             raise self._error(headers, payload)
         return self._reply(payload) if headers.get(":event-type") == _EVENT else None
 
     def _reply(self, payload: bytes) -> bytes:
-        """Return an event as a reply of GetRecords; at the shard's end it has no next iterator."""
+        """Return an event as a reply of GetRecords. At the end of the shard it has no next iterator."""
         self._failures, self._is_caught_up = 0, _CAUGHT_UP.search(payload) is not None
         following = _CONTINUATION.search(payload)
         if following is None or _CHILDREN.search(payload):
@@ -329,7 +333,7 @@ class _Subscription:
         return self.transport.open_events(_ACTION, self.consumer, json.dumps(asked).encode())
 
     def _error(self, headers: dict[str, Any], payload: bytes) -> ClientError:
-        """Return the error that botocore would raise for an event that is one."""
+        """Return the error that botocore would raise for an error event."""
         code = headers.get(":exception-type") or headers.get(":error-code") or "InternalFailureException"
         message = headers.get(":error-message") or payload.decode(errors="replace")
         return ClientError({"Error": {"Code": str(code), "Message": str(message)}}, _ACTION)
@@ -367,12 +371,18 @@ class _Kinesis(StreamKind):
         except (BotoCoreError, ClientError) as error:
             action = "dynamodb:DescribeKinesisStreamingDestination"
             raise to_ddbio_error(error, action=action, resource=f"table {table!r}") from error
-        arns = [each["StreamArn"] for each in destinations if each["DestinationStatus"] in {"ACTIVE", "UPDATING"}]
-        found = [each for each in arns if stream is None or stream in {each, _name_of(each)}]
-        if len(found) == 1:
-            return str(found[0])
-        if found:
-            raise OptionError(f"the changes of {table!r} go to {', '.join(map(_name_of, found))}: give stream")
+        arns = [
+            destination["StreamArn"]
+            for destination in destinations
+            if destination["DestinationStatus"] in {"ACTIVE", "UPDATING"}
+        ]
+        matches = [arn for arn in arns if stream is None or stream in {arn, _name_of(arn)}]
+        if len(matches) == 1:
+            return str(matches[0])
+        if matches:
+            raise OptionError(
+                f"the changes of {table!r} go to {', '.join(map(_name_of, matches))}: choose one with stream"
+            )
         if stream is not None and arns:
             raise OptionError(
                 f"the changes of {table!r} do not go to {stream!r}, but to {', '.join(map(_name_of, arns))}"

@@ -1,7 +1,8 @@
-"""Share the shards of a stream among processes: each lease is a part of them, captured as a log of batches of its own.
+"""Leases that share the shards of a stream among processes. The changes of each lease have their own batches.
 
-A lease belongs to whoever writes its next record, which is written only if there is none. It ends when its process
-stops to say that it is alive. Whoever goes on meanwhile is stopped by the records of batches, as in any capture.
+The owner of a lease is the process that writes the next record of the lease, with a conditional write. A lease ends
+when its process stops its heartbeat. A process that continues without its lease is stopped by the records of batches,
+as in any capture.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
     from ddbio.storage.object_store import ObjectStore
 
 LEASES = "leases"
-"""The kind of the state that the processes of a capture share."""
+"""Kind of the state that the processes of a capture share."""
 LEASE_SECONDS = 15.0
-"""A process that has not said for so long that it is alive has lost its leases."""
+"""A process without a heartbeat for this time loses its leases."""
 
 _MEMBER = "member-"
 _LEASE = re.compile(r"lease-(\d{4})-(\d{8})")
@@ -48,12 +49,12 @@ _LOOK_SECONDS = 1.0
 
 @dataclass
 class Leases:
-    """Take and give leases, so that all processes hold about as many.
+    """Distribution of the leases, so that all processes hold about the same number.
 
     Attributes
     ----------
     held
-        The leases of this process, and the number of the record of each.
+        The leases of this process, with the number of the record of each.
     """
 
     state: JobState
@@ -62,12 +63,12 @@ class Leases:
     owner: str = field(default_factory=lambda: secrets.token_hex(4))
     held: dict[int, int] = field(default_factory=dict)
     share: int = 0
-    """How many leases this process should have."""
+    """The number of leases that this process should hold."""
 
     def look(self) -> None:
-        """Say that this process is alive; find out which leases it has, and take what is free of its share.
+        """Send a heartbeat, find out which leases this process holds, and take free leases up to its share.
 
-        Leases beyond the share stay in ``held``: whoever works at them stops, and gives them up.
+        Leases above the share stay in ``held``. The caller stops their work and gives them up.
         """
         self.state.put(f"{_MEMBER}{self.owner}", {})
         listed = self.state.listed()
@@ -79,8 +80,8 @@ class Leases:
         }
         newest = dict[int, int]()
         for name in sorted(listed):
-            if found := _LEASE.fullmatch(name):
-                newest[int(found[1])] = int(found[2])
+            if match := _LEASE.fullmatch(name):
+                newest[int(match[1])] = int(match[2])
         self.held = {lease: number for lease, number in self.held.items() if newest.get(lease) == number}
         self.share = math.ceil(self.count / max(1, len(alive)))
         for lease in range(self.count):
@@ -95,7 +96,7 @@ class Leases:
                 self.state.delete([_name(lease, number)] if number else [])
 
     def surplus(self) -> list[int]:
-        """Return the leases that others should have."""
+        """Return the leases that other processes should hold."""
         return sorted(self.held)[self.share :]
 
     def give(self, lease: int) -> None:
@@ -105,7 +106,7 @@ class Leases:
             self.state.delete([_name(lease, number)])
 
     def close(self) -> None:
-        """Give all leases up, and say no more that this process is alive."""
+        """Give all leases up, and end the heartbeat of this process."""
         for lease in list(self.held):
             self.give(lease)
         self.state.delete([f"{_MEMBER}{self.owner}"])
@@ -126,16 +127,16 @@ def records_of(store: ObjectStore, job_id: str, lease: int) -> BatchRecords:
 
 
 class LeasedShards:
-    """Tell the shards of one lease.
+    """Shards of one lease.
 
-    A shard whose parent belongs to another lease is read when the batches of that one say that the parent has ended.
+    A shard whose parent belongs to another lease is read after a batch of that lease records the end of the parent.
 
     Parameters
     ----------
     records
         Returns the records of the batches of another lease.
     now
-        Tells the time of day.
+        Returns the time of day.
     lineage
         The number of the lineage that the source reads.
     """
@@ -155,19 +156,19 @@ class LeasedShards:
         self._parents: dict[str, tuple[str, ...]] = {}
         self._looked_at = -math.inf
         self.is_open = True
-        """Whether the stream may have further shards."""
+        """Whether the stream may get further shards."""
 
     def shards(self) -> list[Shard]:
-        """Return the shards of this lease, with those of their parents that belong to it too."""
+        """Return the shards of this lease. Their ``parents`` are only those of this lease."""
         listed = self._source.shards()
-        self.is_open = any(each.last is None for each in listed)
-        known, mine = {each.shard_id for each in listed}, list[Shard]()
-        self._parents |= {each.shard_id: each.parents for each in listed}
+        self.is_open = any(shard.last is None for shard in listed)
+        listed_ids, mine = {shard.shard_id for shard in listed}, list[Shard]()
+        self._parents |= {shard.shard_id: shard.parents for shard in listed}
         for shard in listed:
             if self._lease_of(shard.shard_id) != self._lease:
                 continue
-            own = tuple(each for each in shard.parents if self._lease_of(each) == self._lease)
-            foreign = [each for each in shard.parents if each not in own and each in known]
+            own = tuple(parent for parent in shard.parents if self._lease_of(parent) == self._lease)
+            foreign = [parent for parent in shard.parents if parent not in own and parent in listed_ids]
             if foreign and shard.shard_id not in self._foreign:
                 self._foreign[shard.shard_id] = foreign
             mine.append(dataclasses.replace(shard, parents=own))
@@ -178,31 +179,33 @@ class LeasedShards:
         waiting = self._foreign.get(shard_id)
         if waiting and self._now() - self._looked_at >= _LOOK_SECONDS:
             self._looked_at = self._now()
-            listed = {each.shard_id for each in self._source.shards()}
-            for each, parents in self._foreign.items():
-                self._foreign[each] = [
+            listed = {shard.shard_id for shard in self._source.shards()}
+            for child, parents in self._foreign.items():
+                self._foreign[child] = [
                     parent for parent in parents if parent in listed and self._position(parent) != END
                 ]
         return not self._foreign.get(shard_id)
 
     def ancestors(self, shard_id: str) -> list[tuple[BatchRecords, set[str]]]:
-        """Return the records of each other lease that had shards from which a shard descends, and these shards."""
-        found, left = dict[int, set[str]](), list(self._parents.get(shard_id, ()))
+        """Return the records of each other lease that had ancestors of a shard, and these ancestors."""
+        shards_by_lease, left = dict[int, set[str]](), list(self._parents.get(shard_id, ()))
         while left:
             parent = left.pop()
-            found.setdefault(self._lease_of(parent), set()).add(parent)
+            shards_by_lease.setdefault(self._lease_of(parent), set()).add(parent)
             left += self._parents.get(parent, ())
-        return [(self._records(lease), shards) for lease, shards in sorted(found.items()) if lease != self._lease]
+        return [
+            (self._records(lease), shards) for lease, shards in sorted(shards_by_lease.items()) if lease != self._lease
+        ]
 
     def _position(self, shard_id: str) -> str | None:
-        """Return the position of a shard behind the last batch of its lease whose files are written."""
+        """Return the position of a shard after the last batch of its lease whose files are written."""
         records = self._records(self._lease_of(shard_id))
         record = records.read(number) if (number := records.committed) else None
         if (lineage := lineage_number(record)) != self._lineage:
             # A lease that reads a later stream has read this one to its end.
             return END if lineage > self._lineage else None
-        found: str | None = (record or {}).get("positions", {}).get(shard_id)
-        return found
+        position: str | None = (record or {}).get("positions", {}).get(shard_id)
+        return position
 
     def _lease_of(self, shard_id: str) -> int:
         return zlib.crc32(shard_id.encode()) % self._count
@@ -216,27 +219,27 @@ _WAKE_SECONDS = 0.1
 
 @dataclass
 class _Part:
-    """Hold the thread that works at one lease; its result is whether the lease has nothing left."""
+    """Thread that captures one lease. The result is whether the lease has no more work."""
 
     stop: threading.Event
     work: Future[bool]
 
     def end(self) -> None:
-        """Stop the thread when its batch is written."""
+        """Stop the thread after its current batch, and wait for it."""
         self.stop.set()
         wait([self.work])
 
 
 @dataclass
 class Parts:
-    """Capture the shards of all leases that this process gets.
+    """Captures of all leases that this process gets.
 
     Attributes
     ----------
     open_part
         Opens the capture of a lease.
     loops
-        All captures that were begun, for their counts.
+        All captures that were started, for their counts.
     """
 
     leases: Leases
@@ -247,12 +250,14 @@ class Parts:
     _done: set[int] = field(default_factory=set)
 
     def run(self, stop: threading.Event) -> None:
-        """Work until it is told to stop; or until what there was at the beginning is captured, as far as others let it.
+        """Capture until ``stop`` is set, or until the changes that existed at the start are captured.
+
+        The latter covers the leases that other processes do not hold.
 
         Raises
         ------
         DdbioError
-            As the capture of a lease.
+            The error of the capture of a lease.
         """
         with ThreadPoolExecutor(self.leases.count, thread_name_prefix="ddbio-lease") as pool:
             try:
@@ -272,9 +277,9 @@ class Parts:
         self._take_ended()
 
     def _adjust(self, pool: ThreadPoolExecutor) -> None:
-        """Begin at leases that are new here, and end at those that others have or should have."""
-        for lease in [each for each in self._parts if each not in self.leases.held]:
-            log.warning("another process has taken lease %d over", lease)
+        """Start work on new leases, and stop work on leases that other processes have or should have."""
+        for lease in [lease for lease in self._parts if lease not in self.leases.held]:
+            log.warning("another process has taken over lease %d", lease)
             self._parts.pop(lease).end()
         for lease in self.leases.surplus():
             if lease in self._parts:
@@ -292,14 +297,14 @@ class Parts:
                 loop.run(available_now=self.available_now)
                 return not stop.is_set()
         except TargetError as error:
-            # Who went on meanwhile is told by the leases, at the next look.
+            # The next look at the leases shows the process that has taken over.
             log.warning("lease %d: %s", lease, error)
         return False
 
     def _wait(self, stop: threading.Event) -> None:
         until = time.monotonic() + self.leases.lease_seconds / _LOOKS_A_LEASE
         while time.monotonic() < until and not stop.wait(_WAKE_SECONDS):
-            if any(each.work.done() for each in self._parts.values()):
+            if any(part.work.done() for part in self._parts.values()):
                 return
 
     def _take_ended(self) -> None:

@@ -1,4 +1,4 @@
-"""The order of the rows of a log, and the identity of changes."""
+"""Order of the rows of a log, and identity of changes."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _DIGITS = "_digits"
 
 
 def order_of(rows: pa.Table) -> NDArray[np.uint64]:
-    """Return the places of rows in the order of their sequence numbers, which are digits of different lengths."""
+    """Return the indices of rows in the order of their sequence numbers, which are digits of different lengths."""
     numbers = rows.select([SEQUENCE])
     digits = numbers.append_column(_DIGITS, pc.binary_length(rows.column(SEQUENCE)))
-    found: Any = pc.sort_indices(digits, sort_keys=[(_DIGITS, "ascending"), (SEQUENCE, "ascending")])
-    order: NDArray[np.uint64] = found.to_numpy()
+    indices: Any = pc.sort_indices(digits, sort_keys=[(_DIGITS, "ascending"), (SEQUENCE, "ascending")])
+    order: NDArray[np.uint64] = indices.to_numpy()
     return order
 
 
@@ -47,9 +47,9 @@ def in_order(rows: pa.Table) -> pa.Table:
 
 
 def in_time_order(rows: pa.Table) -> pa.Table:
-    """Return rows in the order of their times, and those of one time in the order of their sequence numbers.
+    """Return rows in the order of their times. Rows with the same time are in the order of their sequence numbers.
 
-    Numbers of different streams cannot be compared.
+    Use this for rows of several streams, as their sequence numbers cannot be compared.
     """
     rows = in_order(rows)
     times: Any = rows.column(EVENT_TIME)
@@ -58,7 +58,7 @@ def in_time_order(rows: pa.Table) -> pa.Table:
 
 
 def last_of_each(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Return the last row of each item, in their order.
+    """Return the last row of each item. The order of the rows is kept.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def event_micros(rows: pa.Table) -> NDArray[np.int64]:
 
 
 def within_times(rows: RowsT, since: datetime | None, until: datetime | None, column: str = EVENT_TIME) -> RowsT:
-    """Return the rows from one time on and before another; None leaves that side open."""
+    """Return the rows from ``since`` on and before ``until``. None means no bound."""
     for bound, keeps in ((since, pc.greater_equal), (until, pc.less)):
         if bound is not None:
             rows = rows.filter(keeps(rows.column(column), pa.scalar(bound, pa.timestamp("us", "UTC"))))
@@ -86,14 +86,14 @@ def within_times(rows: RowsT, since: datetime | None, until: datetime | None, co
 
 
 def have_operation(rows: pa.Table, operation: str) -> NDArray[np.bool_]:
-    """Return a mask of the changes of an operation."""
+    """Return a mask of the changes with an operation."""
     operations: Any = rows.column(OPERATION)
-    found: NDArray[np.bool_] = pc.equal(operations, pa.scalar(operation)).to_numpy().astype(bool)
-    return found
+    mask: NDArray[np.bool_] = pc.equal(operations, pa.scalar(operation)).to_numpy().astype(bool)
+    return mask
 
 
 def item_words(rows: pa.Table) -> NDArray[np.uint64]:
-    """Return two words for each row, the same for equal items."""
+    """Return two hash words for each row. Equal items have equal words."""
     digest = ColumnDigest()
     words = [digest.add_rows(batch).items for batch in rows.to_batches()]
     return np.concatenate([np.zeros((0, 2), np.uint64), *words])
@@ -110,18 +110,19 @@ def sequences_of(
     keys: Sequence[str],
     batch: int,
     *,
-    by_place: bool = False,
+    by_rank: bool = False,
 ) -> pa.Array[Any]:
-    """Return a number for each change of a batch, by which the changes of an item are in their order.
+    """Return a sequence number for each change of a batch. It orders the changes of each item.
 
-    It has the time in microseconds, the number of the batch, and the place among changes of the item at this time.
+    A number has the time in microseconds, the number of the batch, and a rank among changes of the item with the same
+    time.
 
     Parameters
     ----------
     records
-        The record of each row as JSON, or a function that returns what ``dynamodb`` holds in the record of a row.
-    by_place
-        Count the place among the changes of all items at this time, so that no two changes have the same number.
+        The record of each row as JSON, or a function that returns the member ``dynamodb`` of a row's record.
+    by_rank
+        Rank among the changes of all items with the same time, so that no two changes have the same number.
     """
 
     def change_of(row: int) -> Change:
@@ -131,9 +132,9 @@ def sequences_of(
         return records(row)
 
     times = event_micros(rows)
-    ranks = _places(times) if by_place else np.zeros(rows.num_rows, np.int64)
+    ranks = _ranks_of(times) if by_rank else np.zeros(rows.num_rows, np.int64)
     for tied in _tied(rows, change_of, keys, times):
-        ranks[tied] = np.sort(ranks[tied]) if by_place else np.arange(len(tied))
+        ranks[tied] = np.sort(ranks[tied]) if by_rank else np.arange(len(tied))
     if not len(times) or times.min() < 0 or times.max() >= 10**_TIME_DIGITS:
         numbers = zip(times.tolist(), ranks.tolist(), strict=True)
         return pa.array([f"{at:0{_TIME_DIGITS}}{batch:0{_BATCH_DIGITS}}{rank:0{_RANK_DIGITS}}" for at, rank in numbers])
@@ -147,32 +148,32 @@ def sequences_of(
     return pa.Array.from_buffers(pa.string(), len(times), buffers)
 
 
-def _places(times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the place of each time among those that are the same."""
+def _ranks_of(times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the rank of each time among equal ones."""
     order = np.argsort(times, kind="stable")
     numbers = np.arange(len(times))
     firsts = np.maximum.accumulate(np.where(np.diff(times[order], prepend=times[order][:1] - 1) != 0, numbers, 0))
-    places = np.empty(len(times), np.int64)
-    places[order] = np.minimum(numbers - firsts, 10**_RANK_DIGITS - 1)
-    return places
+    ranks = np.empty(len(times), np.int64)
+    ranks[order] = np.minimum(numbers - firsts, 10**_RANK_DIGITS - 1)
+    return ranks
 
 
 def _print(numbers: NDArray[np.int64], digits: NDArray[np.uint8]) -> None:
-    for place in reversed(range(digits.shape[1])):
+    for position in reversed(range(digits.shape[1])):
         numbers, last = np.divmod(numbers, 10)
-        digits[:, place] = last + _ZERO
+        digits[:, position] = last + _ZERO
 
 
 def _tied(
     rows: pa.Table, change_of: Callable[[int], Change], keys: Sequence[str], times: NDArray[np.int64]
 ) -> Iterator[list[int]]:
-    """Yield the places of changes of one item that have the same time, in the order that their images tell."""
+    """Yield the row indices of changes of one item with the same time, in the order that their images imply."""
     ordered = np.sort(times)
     if not (ordered[1:] == ordered[:-1]).any():
         return
     items = KeyGroups(key_fingerprints(rows, keys))
     codes = np.repeat(np.arange(len(items.counts)), items.counts)
-    # Stable: the changes of an item at one time stay as they came.
+    # The sort is stable: the changes of an item with the same time keep their order.
     order = items.rows[np.lexsort((times[items.rows], codes))]
     is_first = np.ones(len(order), np.bool_)
     is_first[1:] = (codes[1:] != codes[:-1]) | (times[order[1:]] != times[order[:-1]])
@@ -180,43 +181,44 @@ def _tied(
     ends = np.append(starts[1:], len(order))
     left, left_at = "", -1
     for start, end in np.stack([starts, ends])[:, ends - starts > 1].T.tolist():
-        places = order[start:end].tolist()
-        changes = map(change_of, places)
-        images = [(_canonical(each.get("OldImage")), _canonical(each.get("NewImage"))) for each in changes]
+        indices = order[start:end].tolist()
+        changes = map(change_of, indices)
+        images = [(_canonical(change.get("OldImage")), _canonical(change.get("NewImage"))) for change in changes]
         state = None
         if start and codes[start] == codes[start - 1]:
-            # What the change of the item before these ones left, or the last of the chain before.
+            # The new image of the previous change of the item, or of the last change of the previous chain.
             state = left if left_at == start else _canonical(change_of(int(order[start - 1])).get("NewImage"))
         chain = chain_order(images, state)
-        yield [places[index] for index in chain]
+        yield [indices[index] for index in chain]
         left, left_at = images[chain[-1]][1], end
 
 
 def chain_order(changes: Sequence[tuple[str, str]], state: str | None = None) -> list[int]:
-    """Return the order in which each change begins with what the one before left; the given order if there is none.
+    """Return the order in which each old image equals the previous new image, or the given order if there is none.
 
     Parameters
     ----------
     changes
-        What each found and left.
+        The old and the new image of each change.
     state
-        What was there before, if that is known: it tells where an item began that came back to what it was.
+        The state before the changes, if it is known. It determines the start if an item has returned to an earlier
+        state.
     """
     leaving, balance = defaultdict[str, list[int]](list), defaultdict[str, int](int)
-    for place in reversed(range(len(changes))):
-        before, after = changes[place]
-        leaving[before].append(place)
+    for index in reversed(range(len(changes))):
+        before, after = changes[index]
+        leaving[before].append(index)
         balance[before] += 1
         balance[after] -= 1
-    # A path over all edges of a graph, by Hierholzer.
+    # Find a path over all edges of a graph, with Hierholzer's algorithm.
     usual = changes[0][0] if state is None or state not in leaving else state
-    start = next((each for each, more in balance.items() if more > 0), usual)
+    start = next((image for image, more in balance.items() if more > 0), usual)
     stack, path = [(start, -1)], list[int]()
     while stack:
         at, edge = stack[-1]
         if leaving[at]:
-            place = leaving[at].pop()
-            stack.append((changes[place][1], place))
+            index = leaving[at].pop()
+            stack.append((changes[index][1], index))
         else:
             stack.pop()
             path.append(edge)
@@ -234,24 +236,24 @@ def _ordered(value: dict[str, Any]) -> dict[str, Any]:
     if tag in _SETS:
         return {tag: sorted(content)}
     if tag == "L":
-        return {tag: [_ordered(each) for each in content]}
-    return {tag: {name: _ordered(each) for name, each in content.items()}} if tag == "M" else value
+        return {tag: [_ordered(element) for element in content]}
+    return {tag: {name: _ordered(element) for name, element in content.items()}} if tag == "M" else value
 
 
 def change_ids(rows: pa.Table, keys: Sequence[str] = ()) -> Fingerprints:
-    """Return 128 bits for each row, the same for rows of the same change.
+    """Return a 128-bit identity for each row. Rows of the same change have the same identity.
 
-    A change from Kinesis has an event id. Any other has a sequence number, which is that of one change of its stream.
-    Rows do not say which stream they are from, and a log may have several, whose numbers may be equal: the time of the
-    change and the key of its item tell such changes apart. Where even those are equal, the files of the log tell
-    their stream: see :func:`distinct_changes`.
+    A change from Kinesis has an event id. Any other has a sequence number, which is unique within its stream. Rows do
+    not record their stream, and a log may have several streams with equal numbers. The time of the change and the key
+    of its item distinguish such changes. If these are also equal, the files of the log determine the stream: see
+    :func:`distinct_changes`.
 
     Parameters
     ----------
     rows
-        Rows of a log, or items with ``_sequence`` and ``_event_time``, and perhaps ``_event_id``.
+        Rows of a log, or items with ``_sequence`` and ``_event_time``, and possibly ``_event_id``.
     keys
-        The key attributes; without them the whole item is taken.
+        The key attributes. Without them the whole item is used.
 
     Raises
     ------
@@ -265,12 +267,12 @@ def change_ids(rows: pa.Table, keys: Sequence[str] = ()) -> Fingerprints:
     change = pa.table({"number": numbers.cast(pa.string()), "time": times})
     ids = key_fingerprints(change, change.column_names)
     items = key_fingerprints(rows, keys) if keys else _of_items(rows)
-    # Sums of hashes are hashes; those of unsigned words wrap.
+    # Sums of hashes are hashes. Sums of unsigned words wrap.
     return Fingerprints(ids.high + items.high, ids.low + items.low)
 
 
 def _of_items(rows: pa.Table) -> Fingerprints:
-    names = [each.name for each in item_fields(rows.schema, LOG_COLUMNS | ARCHIVE_COLUMNS)]
+    names = [item_field.name for item_field in item_fields(rows.schema, LOG_COLUMNS | ARCHIVE_COLUMNS)]
     high, low = item_words(rows.select(names)).T
     return Fingerprints(high, low)
 
@@ -278,27 +280,27 @@ def _of_items(rows: pa.Table) -> Fingerprints:
 def distinct_changes(
     ids: Fingerprints, stream_of: Callable[[int], str | None]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return a row of each change, in their order, and its number among the changes with its identity, from 0 on.
+    """Return one row of each change, in order, and its number among the changes with the same identity, from 0 on.
 
-    Rows with one identity are one change, unless they are known to be of several streams.
+    Rows with the same identity are one change, unless they are known to belong to several streams.
 
     Parameters
     ----------
     ids
         The identity of each row.
     stream_of
-        Returns the stream of a row; None if it is not known. Only rows whose identity repeats are asked for.
+        Returns the stream of a row, or None if it is unknown. It is only called for rows whose identity repeats.
     """
     groups = KeyGroups(ids)
-    places, numbers = groups.rows[groups.starts].tolist(), [0] * len(groups.starts)
+    first_rows, numbers = groups.rows[groups.starts].tolist(), [0] * len(groups.starts)
     for group in np.flatnonzero(groups.counts > 1).tolist():
         start = groups.starts[group]
         rows = groups.rows[start : start + groups.counts[group]].tolist()
         count = max(1, len({stream for row in rows if (stream := stream_of(row)) is not None}))
-        places += rows[1:count]
+        first_rows += rows[1:count]
         numbers += range(1, count)
-    order = np.argsort(places)
-    return np.array(places, np.int64)[order], np.array(numbers, np.int64)[order]
+    order = np.argsort(first_rows)
+    return np.array(first_rows, np.int64)[order], np.array(numbers, np.int64)[order]
 
 
 def id_texts(ids: Fingerprints) -> list[str]:

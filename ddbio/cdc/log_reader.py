@@ -1,4 +1,4 @@
-"""Read the log of a table's changes by the records of its batches, as far as their files are written."""
+"""Reader of the log of a table's changes, by the records of its batches, up to the batches whose files are written."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ if TYPE_CHECKING:
 def fitted_log(
     batch: pa.RecordBatch, names: Sequence[str | None], columns: pa.Schema, others: Sequence[str] = ()
 ) -> pa.RecordBatch:
-    """Return rows in other columns; a value that does not fit the type of its column is in the rescue column.
+    """Return rows in other columns. A value that does not fit the type of its column is moved to the rescue column.
 
     Parameters
     ----------
     names
-        What the batch calls each column; None if it has none, and the column is null.
+        The batch's name of each column; None if the batch lacks the column, which is then null.
     columns
         The columns, with the rescue column.
     others
-        Attributes of the batch that have no column: they are in the rescue column.
+        Attributes of the batch that have no column. They are moved to the rescue column.
 
     Raises
     ------
     SchemaError
-        If a column that is no attribute's has values of another type.
+        If a column that is not an attribute has values of another type.
     """
     arrays, differ = dict[str, Any](), set[str]()
     for wanted, name in zip(columns, names, strict=True):
@@ -69,17 +69,19 @@ def fitted_log(
     lost = [name for name in others if batch.column(name).null_count < len(batch)]
     if differ - {OLD_IMAGE} or lost:
         held = {*lost, *(name for name in names if name is not None)}
-        items = [each.name for each in item_fields(batch.schema, LOG_COLUMNS) if each.name in held]
-        wanted_items = pa.schema([each for each in item_fields(columns, LOG_COLUMNS) if each.name != RESCUE_NAME])
-        found = fitted(batch.select(items), wanted_items)
-        arrays |= dict(zip(found.schema.names, found.columns, strict=True))
+        items = [item_field.name for item_field in item_fields(batch.schema, LOG_COLUMNS) if item_field.name in held]
+        wanted_items = pa.schema(
+            [item_field for item_field in item_fields(columns, LOG_COLUMNS) if item_field.name != RESCUE_NAME]
+        )
+        fitted_items = fitted(batch.select(items), wanted_items)
+        arrays |= dict(zip(fitted_items.schema.names, fitted_items.columns, strict=True))
     if OLD_IMAGE in differ:
         arrays |= _fitted_images(batch, columns.field(OLD_IMAGE).type)
     return pa.RecordBatch.from_arrays([arrays[name] for name in columns.names], schema=columns)
 
 
 def _cast(batch: pa.RecordBatch, name: str, wanted: pa.Field[Any]) -> Any:
-    """Return a column in another type; None if that would change a value, or one does not fit."""
+    """Return a column in another type, or None if the cast would change a value or one does not fit."""
     field, array = batch.schema.field(name), batch.column(name)
     is_attribute = not is_own(wanted, LOG_COLUMNS)
     if field.type != wanted.type and (wanted.name == OLD_IMAGE or (is_attribute and not _is_alike(field, wanted))):
@@ -95,13 +97,13 @@ def _cast(batch: pa.RecordBatch, name: str, wanted: pa.Field[Any]) -> Any:
 
 
 def _is_alike(field: pa.Field[Any], wanted: pa.Field[Any]) -> bool:
-    """Return whether a cast between two types of columns keeps each value, or fails."""
+    """Return whether a cast between two types of columns either keeps each value or fails."""
     kinds = [
-        "number" if pa.types.is_integer(each) or pa.types.is_decimal(each)
-        else "text" if pa.types.is_string(each) or pa.types.is_large_string(each)
-        else "bytes" if pa.types.is_binary(each) or pa.types.is_large_binary(each)
+        "number" if pa.types.is_integer(kind) or pa.types.is_decimal(kind)
+        else "text" if pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        else "bytes" if pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
         else None
-        for each in (field.type, wanted.type)
+        for kind in (field.type, wanted.type)
     ]  # fmt: skip
     return kinds[0] is not None and kinds[0] == kinds[1]
 
@@ -111,37 +113,37 @@ def _tag(field: pa.Field[Any]) -> bytes | None:
 
 
 def _fitted_images(batch: pa.RecordBatch, wanted: Any) -> dict[str, Any]:
-    """Return the old images of rows in other columns, and what does not fit them."""
+    """Return the old images of rows in other columns, with the rescue column for values that do not fit."""
     images: Any = batch.column(OLD_IMAGE)
-    items = dict(zip((each.name for each in images.type), images.flatten(), strict=True))
+    items = dict(zip((field.name for field in images.type), images.flatten(), strict=True))
     fields = [batch.schema.field(name) for name in items] + [batch.schema.field(RESCUE_NAME)]
-    found = fitted(
+    fitted_images = fitted(
         pa.RecordBatch.from_arrays([*items.values(), batch.column(OLD_RESCUE)], schema=pa.schema(fields)),
         pa.schema(list(wanted)),
     )
-    *columns, rescue = found.columns
-    known = pa.StructArray.from_arrays(columns, fields=list(wanted), mask=pc.is_null(images))
-    return {OLD_IMAGE: known, OLD_RESCUE: pc.if_else(pc.is_null(images), pa.scalar(None, pa.string()), rescue)}
+    *columns, rescue = fitted_images.columns
+    new_images = pa.StructArray.from_arrays(columns, fields=list(wanted), mask=pc.is_null(images))
+    return {OLD_IMAGE: new_images, OLD_RESCUE: pc.if_else(pc.is_null(images), pa.scalar(None, pa.string()), rescue)}
 
 
 _READERS = 16
-# Behind all hours.
+# Greater than all hours.
 _NO_HOUR = "~"
 _BATCH_ROWS = 65_536
 
 
 @dataclass(frozen=True)
 class LogFile:
-    """Name one file of a log, and how many changes it has."""
+    """File of a log, and its number of changes."""
 
     path: str
     rows: int
 
 
 class CapturedLog:
-    """Read the batches of the jobs that write one folder; picklable as far as the store is.
+    """Reader of the batches of the jobs that write one folder. Picklable if the store is.
 
-    A position is a number for each job: that of the last batch that was read.
+    A position has a number for each job: that of the last batch that was read.
     """
 
     def __init__(self, store: ObjectStore, jobs: Sequence[JobState]) -> None:
@@ -163,13 +165,13 @@ class CapturedLog:
         fields: dict[str, pa.Field[Any]] = {}
         for state, (items, keys) in self._columns():
             has_ids = kind_of_job(state.head() or {}).has_event_ids
-            found = log_schema(items, keys, old_image=has_old_images(state), event_id=has_ids)
-            fields |= {each.name: each for each in found if each.name not in fields}
+            columns = log_schema(items, keys, old_image=has_old_images(state), event_id=has_ids)
+            fields |= {column.name: column for column in columns if column.name not in fields}
         rescue = fields.pop(RESCUE_NAME)
         return pa.schema([*fields.values(), rescue])
 
     def keys(self) -> tuple[str, ...]:
-        """Return the key attributes of the table whose changes these are.
+        """Return the key attributes of the table of the log.
 
         Raises
         ------
@@ -180,7 +182,7 @@ class CapturedLog:
         return columns.keys
 
     def _columns(self) -> Iterator[tuple[JobState, Columns]]:
-        """Yield the jobs of which columns are known, one at least."""
+        """Yield the jobs whose columns are stored. Raises if there is none."""
         is_empty = True
         for state in self._states.values():
             if (columns := read_columns(state)) is not None:
@@ -190,19 +192,19 @@ class CapturedLog:
             raise NotFoundError(f"the log {self._store.uri} has no columns yet: no change was captured")
 
     def heads(self) -> dict[str, dict[str, Any]]:
-        """Return what each job was begun with: its stream, and when."""
+        """Return the head of each job, with its stream and its start."""
         return {job_id: state.head() or {} for job_id, state in self._states.items()}
 
     def lineages(self) -> list[LogLineage]:
-        """Return the streams that the log comes from, in the order in which their captures began to read them."""
+        """Return the lineages of the log, in the order in which captures started to read them."""
         return lineages_in(self._states.values())
 
     def lineages_of(self, job_id: str) -> list[LogLineage]:
-        """Return the streams that one capture has read, in their order."""
+        """Return the lineages of one capture, in order."""
         return lineages_of(self._states[job_id])
 
     def written(self) -> dict[str, int]:
-        """Return the position behind all batches whose files are written; new files without a record get one."""
+        """Return the position after all batches whose files are written. New files without a record get one."""
         number_files(self._store, self._numbered, self.lineages() if self._numbered else [])
         return {
             job_id: self._numbered[job_id].number if job_id in self._numbered else records.committed
@@ -211,76 +213,80 @@ class CapturedLog:
 
     def first(self) -> dict[str, int]:
         """Return the position before the first batch of each job that has a file which has not expired."""
-        found, oldest = dict[str, int](), oldest_hour(self._store)
+        position, oldest = dict[str, int](), oldest_hour(self._store)
         for job_id, last in self.written().items():
-            found[job_id] = 0
+            position[job_id] = 0
             for record in self._between(job_id, 1, last):
-                if any(folder_of(each["path"]) >= oldest for each in record["files"]):
+                if any(folder_of(file["path"]) >= oldest for file in record["files"]):
                     break
-                found[job_id] = record["batch"]
-        return found
+                position[job_id] = record["batch"]
+        return position
 
     def recorded(self) -> dict[str, int]:
-        """Return the position behind all batches that have a record, also one whose files may be missing yet."""
+        """Return the position after all batches that have a record, including one whose files may still be missing."""
         last = {job_id: (records.last() or {"batch": 0})["batch"] for job_id, records in self._records.items()}
         return last | {job_id: number for job_id, number in self.written().items() if job_id in self._numbered}
 
     def limit(self, start: Mapping[str, int], end: Mapping[str, int], records: int) -> dict[str, int]:
-        """Return the position behind so many changes from another one; one batch at least is passed."""
-        found, left = dict(start), records
+        """Return the position after a number of changes from another position. It is at least one batch further."""
+        position, left = dict(start), records
         for job_id, last in end.items():
             for number in range(start.get(job_id, 0) + 1, last + 1):
-                record = self._known(job_id, number, self._records[job_id].read(number))
-                count = sum(each["rows"] for each in record["files"])
+                record = self._require_record(job_id, number, self._records[job_id].read(number))
+                count = sum(file["rows"] for file in record["files"])
                 if left < count and left < records:
-                    return found
-                found[job_id], left = number, left - count
-        return found
+                    return position
+                position[job_id], left = number, left - count
+        return position
 
     def files(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[LogFile]:
-        """Return the files of the batches behind one position up to another, in their order."""
+        """Return the files of the batches after one position, up to another, in order."""
         return [file for _, files in self.parts(start, end) for file in files]
 
     def parts(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[tuple[LogLineage, list[LogFile]]]:
-        """Return the same files by the lineages of each job, whose sequence numbers can be compared."""
-        found, known = list[tuple[LogLineage, list[LogFile]]](), {each.name: each for each in self.lineages()}
+        """Return the same files by the lineages of each job. Sequence numbers can be compared within one lineage."""
+        parts, lineages = (
+            list[tuple[LogLineage, list[LogFile]]](),
+            {lineage.name: lineage for lineage in self.lineages()},
+        )
         for job_id, last in sorted(end.items()):
-            own, by_name = [each.name for each in self.lineages_of(job_id)], dict[str, list[LogFile]]()
+            own, by_name = [lineage.name for lineage in self.lineages_of(job_id)], dict[str, list[LogFile]]()
             for record in self._between(job_id, start.get(job_id, 0) + 1, last):
                 name = own[lineage_number(record) - 1]
-                for each in record["files"]:
+                for file in record["files"]:
                     # A replay has changes of the streams that others have captured.
-                    its = next(filter(known.__contains__, (each.get("lineage", name), *known)))
-                    by_name.setdefault(its, []).append(LogFile(each["path"], each["rows"]))
-            found += [(known[name], files) for name, files in by_name.items()]
-        return found
+                    its = next(filter(lineages.__contains__, (file.get("lineage", name), *lineages)))
+                    by_name.setdefault(its, []).append(LogFile(file["path"], file["rows"]))
+            parts += [(lineages[name], files) for name, files in by_name.items()]
+        return parts
 
     def _between(self, job_id: str, first: int, last: int) -> list[dict[str, Any]]:
         with ThreadPoolExecutor(_READERS) as readers:
             records = self._records[job_id].between(first, last, readers.map)
-        return [self._known(job_id, number, record) for number, record in enumerate(records, first)]
+        return [self._require_record(job_id, number, record) for number, record in enumerate(records, first)]
 
-    def _known(self, job_id: str, number: int, record: dict[str, Any] | None) -> dict[str, Any]:
+    def _require_record(self, job_id: str, number: int, record: dict[str, Any] | None) -> dict[str, Any]:
         if record is None:
             raise TargetError(
-                f"batch {number} of job {job_id} of the log {self._store.uri} has no record: something removed it",
+                f"batch {number} of job {job_id} of the log {self._store.uri} has no record: another program "
+                "has deleted it",
                 self._store.uri,
             )
         return record
 
 
 def open_log(store: ObjectStore, job_id: str | None = None) -> CapturedLog:
-    """Return the log in a folder, or what one job has written of it; errors are those of ``log_jobs.jobs_of``."""
+    """Return the log in a folder, or the part that one job has written. Errors are those of ``log_jobs.jobs_of``."""
     return CapturedLog(store, jobs_of(store, job_id))
 
 
 def oldest_hour(store: ObjectStore) -> str:
-    """Return the folder of the oldest hour of a log that has a file; an empty text if there is no file."""
-    return next((folder_of(each.path) for each in store.list(HOURS) if is_row_file(each.path)), "")
+    """Return the folder of the oldest hour of a log that has a file, or an empty string if there is no file."""
+    return next((folder_of(entry.path) for entry in store.list(HOURS) if is_row_file(entry.path)), "")
 
 
 def lineages_of_files(store: ObjectStore) -> dict[str, str]:
-    """Return the name of the lineage of each file that a batch of a log names; nothing if it has one lineage alone."""
+    """Return the lineage name of each file in the batches of a log. Empty if the log has only one lineage."""
     try:
         log = open_log(store)
     except NotFoundError:
@@ -291,17 +297,17 @@ def lineages_of_files(store: ObjectStore) -> dict[str, str]:
 
 
 def streams_of_files(store: ObjectStore) -> dict[str, str]:
-    """Return the stream of each file that a batch of a log names; nothing if it has one stream alone.
+    """Return the stream of each file in the batches of a log. Empty if the log has only one stream.
 
-    Files whose changes have event ids are left out: two data streams may have the same change, as its id tells.
+    Files whose changes have event ids are left out: two data streams may have the same change, which its id identifies.
     """
     names = lineages_of_files(store)
-    streams = {each.name: each.stream for each in open_log(store).lineages()} if names else {}
+    streams = {lineage.name: lineage.stream for lineage in open_log(store).lineages()} if names else {}
     return {path: streams[name] for path, name in names.items() if not kind_of(streams[name]).has_event_ids}
 
 
 def lineage_for(healing: JobState) -> dict[str, str]:
-    """Return what the head of a job that heals a log says of its rows: they belong to the stream that was read last."""
+    """Return the stream for the head of a job that heals a log: its rows belong to the stream that was read last."""
     store, begun = healing.store, healing.head()
     if begun is not None:
         return {name: begun[name] for name in ("stream", "lineage") if name in begun}
@@ -310,35 +316,35 @@ def lineage_for(healing: JobState) -> dict[str, str]:
 
 
 class FileLineages:
-    """Tell the place of the stream of each file of a log among all streams of the log.
+    """Number of the stream of each file of a log, among all streams of the log.
 
     Parameters
     ----------
     own
-        The name of the lineage that files belong to of which nothing else is known.
+        The name of the lineage for files without a known one.
 
     Attributes
     ----------
     own
-        Its place; 0 if there is no such lineage.
+        Its number; 0 if there is no such lineage.
     """
 
     def __init__(self, store: ObjectStore, own: str | None = None) -> None:
-        known = open_log(store).lineages()
-        self._places = {each.name: place for place, each in enumerate(known, 1)}
+        lineages = open_log(store).lineages()
+        self._numbers = {lineage.name: number for number, lineage in enumerate(lineages, 1)}
         self._names = lineages_of_files(store)
-        # A compaction leaves hours alone that have changes of several streams.
+        # A compaction does not change hours with changes of several streams.
         self._in_hour = {path.rpartition("/")[0]: name for path, name in self._names.items()}
-        self.own = 0 if own is None else self._places[own]
+        self.own = 0 if own is None else self._numbers[own]
 
     def of(self, path: str) -> int:
-        """Return the place of the stream of a file."""
+        """Return the number of the stream of a file."""
         name = self._names.get(path) or self._in_hour.get(path.rpartition("/")[0])
-        return self.own if name is None else self._places[name]
+        return self.own if name is None else self._numbers[name]
 
 
 def mixed_hours(store: ObjectStore) -> frozenset[str]:
-    """Return the folders of a log with changes of several streams: one file of them all could not be put in order."""
+    """Return the folders of a log with changes of several streams. Their rows cannot be ordered in one file."""
     hours = dict[str, set[str]]()
     for path, name in lineages_of_files(store).items():
         hours.setdefault(path.rpartition("/")[0], set()).add(name)
@@ -346,27 +352,27 @@ def mixed_hours(store: ObjectStore) -> frozenset[str]:
 
 
 def read_log_file(store: ObjectStore, file: LogFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file in these columns; one that the file does not have yet is null.
+    """Yield the rows of a file in these columns. A column that the file lacks is null.
 
-    Other jobs of the log may have chosen other columns: a value that fits none is in ``_rescue``, if that is wanted.
+    Other jobs of the log may have other columns. A value that fits no column is in ``_rescue`` if ``columns`` has it.
 
     Raises
     ------
     NotFoundError
-        If the file is gone.
+        If the file does not exist any more.
     SchemaError
-        If a column of ddbio's own has another type.
+        If a column of ddbio has another type.
     """
     try:
         parquet = open_parquet(pa.BufferReader(store.read(file.path)))
     except NotFoundError:
         raise NotFoundError(
-            f"{file.path} of the log {store.uri} is gone: a compaction that does not keep old files, or a vacuum, was "
-            "ahead of this reader. Compact hours that every reader has behind it, or with keep_old"
+            f"{file.path} of the log {store.uri} is gone: a compaction that does not keep old files, or a vacuum, ran "
+            "before this reader. Compact only hours that every reader has read, or with keep_old"
         ) from None
     names = _names_in(parquet.schema_arrow, columns)
     held = [name for name in names if name is not None]
-    others = _attributes_beside(parquet.schema_arrow, held) if RESCUE_NAME in columns.names else []
+    others = _other_attributes(parquet.schema_arrow, held) if RESCUE_NAME in columns.names else []
     for batch in parquet.iter_batches(_BATCH_ROWS, columns=held + others):
         try:
             yield fitted_log(batch, names, columns, others)
@@ -377,15 +383,16 @@ def read_log_file(store: ObjectStore, file: LogFile, columns: pa.Schema) -> Iter
 def read_changes(
     store: ObjectStore, files: Sequence[LogFile], columns: pa.Schema, is_needless: Callable[[str], bool]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files of a log; of those that a compaction has replaced, what its hour has now.
+    """Yield the rows of files of a log.
 
-    That may be more than was asked for: changes that come again change nothing.
+    For files that a compaction has replaced, the current rows of their hours are yielded. These may be more rows than
+    requested. Changes that are applied again have no effect.
 
     Parameters
     ----------
     is_needless
-        Says whether an hour is not needed, by its folder. It is asked about hours that are gone and older than all that
-        are there, as a lifecycle rule leaves a log.
+        Returns whether an hour is not needed, from its folder. It is called for missing hours that are older than all
+        existing ones, as after a lifecycle rule.
 
     Raises
     ------
@@ -408,34 +415,34 @@ def read_changes(
         elif not (hour < oldest and is_needless(hour)):
             raise NotFoundError(
                 f"{hour} of the log {store.uri} is gone, with changes that are not applied yet: a lifecycle rule or "
-                "something else has deleted its files. Only a new base has these changes: 'ddbio bootstrap' into a new "
-                "folder loads one, and applies what the log has since"
+                "another program has deleted its files. Only a new base has these changes: 'ddbio bootstrap' into a "
+                "new folder loads one, and applies the changes of the log since then"
             )
 
 
 def _live_hours(store: ObjectStore, path: str) -> tuple[dict[str, list[str]], str]:
-    """Return the live files of each hour with changes of the stream of one file, and the oldest hour that is there."""
+    """Return the live files of each hour with changes of the stream of one file, and the oldest existing hour."""
     names, hours, oldest = lineages_of_files(store), dict[str, list[str]](), _NO_HOUR
-    own, there = names.get(path), {each.path for each in store.list(HOURS)}
-    for each in (live.path for live in live_files(store).files if live.path in there):
-        oldest = min(oldest, folder_of(each))
-        # What is left of other streams is read as such; a compacted file has changes of one stream.
-        if names.get(each, own) == own:
-            hours.setdefault(folder_of(each), []).append(each)
+    own, there = names.get(path), {entry.path for entry in store.list(HOURS)}
+    for file_path in (live.path for live in live_files(store).files if live.path in there):
+        oldest = min(oldest, folder_of(file_path))
+        # Files of other streams are read separately. A compacted file has changes of one stream.
+        if names.get(file_path, own) == own:
+            hours.setdefault(folder_of(file_path), []).append(file_path)
     return hours, oldest
 
 
-def _attributes_beside(file: pa.Schema, names: Sequence[str]) -> list[str]:
-    """Return the columns of attributes that a file has besides some columns."""
-    attributes = [each.name for each in item_fields(file, LOG_COLUMNS) if each.name != RESCUE_NAME]
+def _other_attributes(file: pa.Schema, names: Sequence[str]) -> list[str]:
+    """Return the attribute columns of a file except some columns."""
+    attributes = [item_field.name for item_field in item_fields(file, LOG_COLUMNS) if item_field.name != RESCUE_NAME]
     return [name for name in attributes if name not in names]
 
 
 def _names_in(file: pa.Schema, columns: pa.Schema) -> list[str | None]:
-    """Return what a file calls each column: an attribute may have another column in files of an older release."""
-    own = {each.name: is_own(each, LOG_COLUMNS) for each in file}
-    attributes = {name_of_field(each): each.name for each in file if not own[each.name]}
+    """Return the file's name of each column. An attribute may have another column in files of an older release."""
+    own = {column.name: is_own(column, LOG_COLUMNS) for column in file}
+    attributes = {name_of_field(column): column.name for column in file if not own[column.name]}
     return [
-        each.name if own.get(each.name) is is_own(each, LOG_COLUMNS) else attributes.get(name_of_field(each))
-        for each in columns
+        column.name if own.get(column.name) is is_own(column, LOG_COLUMNS) else attributes.get(name_of_field(column))
+        for column in columns
     ]

@@ -1,4 +1,4 @@
-"""Turn records of DynamoDB Streams and of Kinesis into rows of the log."""
+"""Conversion of records of DynamoDB Streams and Kinesis into rows of the log."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 _RESCUED = frozenset({OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, RESCUE_NAME})
 _MICROS, _HOUR_MICROS = 1_000_000, 3_600_000_000
 
-# A quote ends a JSON string unless escaped, and the value of an attribute is an object: only a record's own members,
-# whose values are text, match.
+# A quote ends a JSON string unless escaped, and the value of an attribute is an object. So only a record's own members
+# with string values match.
 _MEMBERS = re.compile(rb'"(?:eventName"\s*:\s*"(INSERT|MODIFY|REMOVE)|SequenceNumber"\s*:\s*"(\d+))"')
 _OPENINGS = Openings((b"eventName", b"SequenceNumber", b"PrincipalId", b"principalId"))
 _NEXT = re.compile(rb'"NextShardIterator"\s*:\s*("(?:[^"\\]|\\.)*")')
@@ -58,30 +58,30 @@ _SERVICE = f'"{TIME_TO_LIVE}"'.encode()
 
 
 def next_iterator(body: bytes) -> str | None:
-    """Return the iterator behind the records of a reply; None if the shard has ended."""
-    found = _NEXT.search(body, max(0, len(body) - _NEAR_BYTES)) or _NEXT.search(body)
-    return None if found is None else str(json.loads(found[1]))
+    """Return the iterator after the records of a reply, or None if the shard has ended."""
+    match = _NEXT.search(body, max(0, len(body) - _NEAR_BYTES)) or _NEXT.search(body)
+    return None if match is None else str(json.loads(match[1]))
 
 
 def item_schema(schema: pa.Schema, keys: Sequence[str]) -> pa.Schema:
-    """Return the columns of items for a new log: no column is called as another one of logs or archives.
+    """Return the columns of items for a new log. No column has the name of another column of logs or archives.
 
-    Attributes that are called so get a checksum behind their name. Those with the very name of a column that each log
-    has stay as they are, and :func:`log_schema` leaves them out, unless they are of the key.
+    Attributes with such names get a checksum as a suffix. Attributes with exactly the name of a column that each log
+    has are not renamed, and :func:`log_schema` leaves them out unless they belong to the key.
     """
-    left = [each for each in schema if each.name in _RESCUED and name_of_field(each) not in keys]
-    named = beside([each for each in schema if each not in left], LOG_COLUMNS | ARCHIVE_COLUMNS)
+    left = [field for field in schema if field.name in _RESCUED and name_of_field(field) not in keys]
+    named = beside([field for field in schema if field not in left], LOG_COLUMNS | ARCHIVE_COLUMNS)
     return pa.schema([*named, *left])
 
 
 def log_schema(schema: pa.Schema, keys: Sequence[str], *, old_image: bool = False, event_id: bool = False) -> pa.Schema:
-    """Return the columns of the log of a table whose items have a schema.
+    """Return the columns of the log of a table, from the schema of its items.
 
-    A column of items that is called as one of the log's own is left out: its values are in ``_rescue``.
+    A column of items with the name of a column of the log is left out. Its values are in ``_rescue``.
     """
     reserved = _RESCUED | {EVENT_ID} if event_id else _RESCUED
-    fields = {name_of_field(each): each for each in normalize_schema(schema) if each.name not in reserved}
-    ordered = [*(fields[name] for name in keys), *(each for name, each in fields.items() if name not in keys)]
+    fields = {name_of_field(field): field for field in normalize_schema(schema) if field.name not in reserved}
+    ordered = [*(fields[name] for name in keys), *(field for name, field in fields.items() if name not in keys)]
     own: list[pa.Field[Any]] = [
         pa.field(OPERATION, pa.string(), nullable=False),
         pa.field(SEQUENCE, pa.string(), nullable=False),
@@ -96,34 +96,34 @@ def log_schema(schema: pa.Schema, keys: Sequence[str], *, old_image: bool = Fals
 
 @dataclass(frozen=True)
 class LogRows:
-    """Hold the rows of some records of a shard, in their order, and the hour of each since 1970."""
+    """Rows of some records of a shard in order, and the hour of each since 1970."""
 
     rows: pa.RecordBatch
     hours: NDArray[np.int64]
     to: str
-    """The sequence number of the last record that was read, also if its row was left out."""
+    """The sequence number of the last record that was read, even if its row was left out."""
     texts: Any = None
-    """The records as an array, where their order is only known when they are written."""
+    """The records as an array, if their order is determined only when they are written."""
     foreign: int = 0
-    """Records of other tables, or of other producers, that were left out."""
+    """Records of other tables or other producers that were left out."""
 
     @property
     def last_time(self) -> float:
-        """The time of the last record, in seconds since 1970."""
+        """Time of the last record, in seconds since 1970."""
         return int(int64_values(self.rows.column(2))[-1]) / _MICROS
 
     def until(self, sequence: str) -> LogRows:
         """Return the rows up to a sequence number."""
-        kept = [int(str(each)) <= int(sequence) for each in self.rows.column(1).to_pylist()]
+        kept = [int(str(number)) <= int(sequence) for number in self.rows.column(1).to_pylist()]
         return replace(self.keep(np.array(kept, np.bool_)), to=sequence)
 
     def since(self, seconds: float) -> LogRows:
-        """Return the rows since a time, from its whole second on: streams tell no fractions."""
+        """Return the rows since a time. Fractions of its second are ignored, as streams have no fractions."""
         times = int64_values(self.rows.column(2))
         return self.keep(times >= int(seconds) * _MICROS)
 
     def keep(self, kept: NDArray[np.bool_]) -> LogRows:
-        """Return some of the rows."""
+        """Return the rows that a mask selects."""
         if kept.all():
             return self
         mask = bool_array(kept)
@@ -131,13 +131,13 @@ class LogRows:
         return LogRows(self.rows.filter(mask), self.hours[kept], self.to, texts)
 
     def of_hours(self) -> Iterator[tuple[int, LogRows]]:
-        """Yield each hour and what it has, in their order."""
+        """Yield each hour with its rows, in order."""
         for hour in np.unique(self.hours):
             yield int(hour), self.keep(self.hours == hour)
 
 
 class LogDecoder:
-    """Decode replies of GetRecords to rows of the log; keep one per thread.
+    """Decoder of GetRecords replies to rows of the log. Use one per thread.
 
     Parameters
     ----------
@@ -146,24 +146,24 @@ class LogDecoder:
     keys
         The table's key attributes.
     old_image
-        Whether rows have the item as it was before.
+        Whether rows have the old image.
     """
 
     has_event_ids = False
 
     def __init__(self, schema: pa.Schema, keys: Sequence[str], *, old_image: bool = False) -> None:
         self.schema = log_schema(schema, keys, old_image=old_image, event_id=self.has_event_ids)
-        fields = [each for each in self.schema if not is_own(each, LOG_COLUMNS)]
+        fields = [field for field in self.schema if not is_own(field, LOG_COLUMNS)]
         self._keys, self._old_image = tuple(keys), old_image
         self._decoder = ChangeDecoder(pa.schema(fields), keys)
 
     def decode(self, body: bytes) -> LogRows | None:
-        """Return a row per record, in their order; None if there is no record.
+        """Return one row per record, in order, or None if there is no record.
 
         Raises
         ------
         DecodeError
-            If the body is no reply of GetRecords.
+            If the body is not a reply of GetRecords.
         """
         if _NUMBER not in body:
             return None
@@ -171,68 +171,72 @@ class LogDecoder:
         return self._rows(body, [operations, sequences], expired) if len(sequences) else None
 
     def _rows(self, text: Buffer, members: Sequence[Any], expired: NDArray[np.bool_] | None) -> LogRows:
-        """Return the rows of some records: their operations, their sequence numbers and what else is text in each."""
-        found = self._decoder.decode(text)
-        if any(len(each) != found.num_rows for each in members):
-            raise DecodeError(f"a reply of {found.num_rows} records has {len(members[1])} sequence numbers")
-        _require_images(found, members[0])
-        return self._log_rows(found, members, expired)
+        """Return the rows of some records.
+
+        ``members`` are their operations, sequence numbers and other string members.
+        """
+        decoded = self._decoder.decode(text)
+        if any(len(member) != decoded.num_rows for member in members):
+            raise DecodeError(f"a reply of {decoded.num_rows} records has {len(members[1])} sequence numbers")
+        _require_images(decoded, members[0])
+        return self._log_rows(decoded, members, expired)
 
     def decode_records(self, text: bytes, rank: int = 0, *, needs_images: bool = False) -> LogRows | None:
-        """Return a row per record of a text of records, in their order; None if there is no record.
+        """Return one row per record of a text of records, in order, or None if there is no record.
 
-        Records without a sequence number, such as those of Kinesis, are numbered as a capture numbers them: by their
-        time, then by ``rank``, then by their place among the records of the text with the same time. Changes of one
-        item with the same time are in the order that their images tell.
+        Records without a sequence number, such as those of Kinesis, get a number as in a capture: from their time, then
+        ``rank``, then their rank among the records of the text with the same time. Changes of one item with the same
+        time are in the order that their images imply.
 
         Parameters
         ----------
         rank
-            The place of the text among others, at most 12 digits.
+            The rank of the text among others, at most 12 digits.
         needs_images
-            Whether a change has to have the item behind it, as in replies.
+            Whether each change must have a new image, as in replies.
 
         Raises
         ------
         DecodeError
-            If the text is not records, each with its operation; or if some have sequence numbers and others do not.
+            If the text has other content than records with an operation, or only some of the records have sequence
+            numbers.
         """
-        found = self._decoder.decode(text)
-        if not found.num_rows:
+        decoded = self._decoder.decode(text)
+        if not decoded.num_rows:
             return None
         operations, sequences, expired = own_members(text)
-        if len(operations) != found.num_rows or len(sequences) not in {0, found.num_rows}:
+        if len(operations) != decoded.num_rows or len(sequences) not in {0, decoded.num_rows}:
             raise DecodeError(
-                f"of {found.num_rows} records, {len(operations)} name their operation, {len(sequences)} have a number"
+                f"of {decoded.num_rows} records, {len(operations)} have an operation, {len(sequences)} a sequence number"
             )
         if needs_images:
-            _require_images(found, operations)
+            _require_images(decoded, operations)
         if len(sequences):
-            return self._log_rows(found, [operations, sequences], expired)
-        rows = self._log_rows(found, [operations, operations], expired)
-        changes = functools.cache(lambda: [each["dynamodb"] for each in _records(text)])
+            return self._log_rows(decoded, [operations, sequences], expired)
+        rows = self._log_rows(decoded, [operations, operations], expired)
+        changes = functools.cache(lambda: [record["dynamodb"] for record in _records(text)])
         table = pa.Table.from_batches([rows.rows])
-        numbers = sequences_of(table, lambda row: changes()[row], self._keys, rank, by_place=True)
+        numbers = sequences_of(table, lambda row: changes()[row], self._keys, rank, by_rank=True)
         return LogRows(rows.rows.set_column(1, self.schema.field(1), numbers), rows.hours, str(numbers[-1]))
 
-    def _log_rows(self, found: pa.RecordBatch, members: Sequence[Any], expired: NDArray[np.bool_] | None) -> LogRows:
+    def _log_rows(self, decoded: pa.RecordBatch, members: Sequence[Any], expired: NDArray[np.bool_] | None) -> LogRows:
         operations, sequences, *others = members
-        times: Any = found.column(0)
-        keys: Any = found.column(2)
-        new: Any = found.column(3)
+        times: Any = decoded.column(0)
+        keys: Any = decoded.column(2)
+        new: Any = decoded.column(3)
         micros = int64_values(times)
         if micros.max() >= END_OF_TIME * _MICROS:
-            raise DecodeError("ApproximateCreationDateTime of a record is behind the year 9999")
-        # The struct's own nulls count for its columns.
+            raise DecodeError("ApproximateCreationDateTime of a record is after the year 9999")
+        # The nulls of the struct apply to its columns.
         columns: list[Any] = [*keys.flatten(), *new.flatten()[len(self._keys) :]]
-        old = [found.column(4)] if self._old_image else []
-        rescue = _rescued(found.column(5), len(old))
+        old = [decoded.column(4)] if self._old_image else []
+        rescue = _rescued(decoded.column(5), len(old))
         rows = pa.RecordBatch.from_arrays(
             [
                 operations,
                 sequences,
                 times.cast(pa.timestamp("us", "UTC")),
-                bool_array(np.zeros(found.num_rows, np.bool_) if expired is None else expired),
+                bool_array(np.zeros(decoded.num_rows, np.bool_) if expired is None else expired),
                 *others,
                 *columns,
                 *old,
@@ -243,22 +247,26 @@ class LogDecoder:
         return LogRows(rows, np.floor_divide(micros, _HOUR_MICROS), str(sequences[-1]))
 
 
-def _require_images(found: pa.RecordBatch, operations: Any) -> None:
-    new: Any = found.column(3)
+def _require_images(decoded: pa.RecordBatch, operations: Any) -> None:
+    new: Any = decoded.column(3)
     if new.null_count and pc.any(pc.and_(new.is_null(), pc.not_equal(operations, _REMOVE))).as_py():
         raise DecodeError(NO_IMAGE)
 
 
 def own_members(text: bytes) -> tuple[Any, Any, NDArray[np.bool_] | None]:
-    """Return the operation and the number of each record, and which are deletes by the time to live, if any is."""
-    found = _OPENINGS.find(text)
-    is_numbered = found is not None and (len(found[1]) > 0 or _NUMBER in text)
-    if found is not None and len(found[0]) > 0 and len(found[1]) == (len(found[0]) if is_numbered else 0):
-        operations, sequences, *principals = found
+    """Return the operation and the number of each record, and a mask of deletes by the time to live if there is one."""
+    members_found = _OPENINGS.find(text)
+    is_numbered = members_found is not None and (len(members_found[1]) > 0 or _NUMBER in text)
+    if (
+        members_found is not None
+        and len(members_found[0]) > 0
+        and len(members_found[1]) == (len(members_found[0]) if is_numbered else 0)
+    ):
+        operations, sequences, *principals = members_found
     else:
-        # Blanks that the service does not send.
+        # The text has whitespace that the service does not write.
         members = _MEMBERS.findall(text)
-        operations, sequences = (strings([each[place] for each in members if each[place]]) for place in (0, 1))
+        operations, sequences = (strings([member[group] for member in members if member[group]]) for group in (0, 1))
         principals = [b"rincipalId" in text]
     return operations, sequences, expired_records(text) if any(map(bool, principals)) else None
 
@@ -269,28 +277,28 @@ def strings(texts: Sequence[bytes]) -> Any:
 
 
 def expired_records(text: bytes) -> NDArray[np.bool_] | None:
-    """Return which records are deletes by the time to live; None if no text of them names the service."""
+    """Return a mask of deletes by the time to live, or None if no record names the service."""
     if _SERVICE not in text:
         return None
     identities = (record.get("userIdentity") or {} for record in _records(text))
     # The API and Lambda spell the members differently.
-    principals = [each.get("PrincipalId", each.get("principalId")) for each in identities]
-    return np.array([each == TIME_TO_LIVE for each in principals], np.bool_)
+    principals = [identity.get("PrincipalId", identity.get("principalId")) for identity in identities]
+    return np.array([principal == TIME_TO_LIVE for principal in principals], np.bool_)
 
 
 def _records(text: bytes) -> Iterator[dict[str, Any]]:
-    return (each for _, found in parse_documents(text) for each in found.get("Records", [found]))
+    return (record for _, document in parse_documents(text) for record in document.get("Records", [document]))
 
 
 def _rescued(texts: pa.Array[Any], with_old: int) -> list[pa.Array[Any]]:
-    """Return the rescued attributes of the new image, or of the key if there is none; and of the old image."""
+    """Return the rescued attributes of the new image, or of the key if there is none, and those of the old image."""
     if texts.null_count == len(texts):
         return [pa.nulls(len(texts), pa.string())] * (1 + with_old)
     new, old = list[str | None](), list[str | None]()
     for text in texts.to_pylist():
         images = json.loads(text) if text else {}
-        found = images.get("new_image") or images.get("keys")
-        new.append(compact_json(found) if found else None)
+        attributes = images.get("new_image") or images.get("keys")
+        new.append(compact_json(attributes) if attributes else None)
         old.append(compact_json(images["old_image"]) if "old_image" in images else None)
     columns: list[pa.Array[Any]] = [pa.array(new, pa.string())]
     return [pa.array(old, pa.string()), *columns] if with_old else columns
@@ -303,12 +311,12 @@ def hour_folder(hour: int) -> str:
 
 
 def hour_of(path: str) -> datetime | None:
-    """Return the hour whose changes a file of a log has, by its folder; None if it lies elsewhere."""
-    found = _HOUR_FOLDER.match(path)
-    return None if found is None else datetime(*map(int, found.groups()), tzinfo=UTC)  # type: ignore[arg-type, misc]
+    """Return the hour of a log file from its folder, or None if the folder is not an hour."""
+    match = _HOUR_FOLDER.match(path)
+    return None if match is None else datetime(*map(int, match.groups()), tzinfo=UTC)  # type: ignore[arg-type, misc]
 
 
 def hour_seconds(path: str) -> float:
-    """Return when the hour of a file of a log began, in seconds since 1970; 0 if the file lies elsewhere."""
+    """Return the start of the hour of a log file in seconds since 1970, or 0 if its folder is not an hour."""
     hour = hour_of(path)
     return 0.0 if hour is None else hour.timestamp()

@@ -1,6 +1,7 @@
-"""Read the shards of a stream in turns, and write what they have into the log.
+"""Capture loop: read the shards of a stream in turns, and write their changes into the log.
 
-One thread does it all: it asks all shards at once, and decodes a reply while the next ones come.
+One thread does everything. It sends requests for all shards at the same time, and decodes a reply while the next
+replies arrive.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ddbio.capture")
 
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
-# Between two looks for what a source sends.
+_MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 1.0
+# Pause between two checks of a source that pushes records.
 _LOOK_PAUSE = 0.1
-# The offset of the service's clock may fall short by so much.
+# Maximum error of the measured offset of the service's clock.
 _OFFSET_ERROR_SECONDS = 1.0
-# Replies without records are normal where there are more.
+# Empty replies are normal even if a shard has more records.
 _EMPTY_REPLIES = 4
 _LOOKS_AT_THE_END = 4
 _SHOWN_SECONDS = 10.0
@@ -44,7 +45,7 @@ _LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Limits:
-    """Say when a batch is written: after so many seconds, or if it has so many changes or bytes."""
+    """Limits of a batch: it is written after this time, or when it has this number of changes or bytes."""
 
     flush_seconds: float = 1.0
     batch_records: int = 100_000
@@ -53,7 +54,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Timing:
-    """Tell the time of day, and wait; a wait ends early if the capture is to stop."""
+    """Time of day and waiting. A wait ends early if the capture has to stop."""
 
     now: Callable[[], float]
     wait: Callable[[float], object]
@@ -62,16 +63,16 @@ class Timing:
 
 @dataclass
 class _Reader:
-    """Hold where one shard is read."""
+    """Reading position of one shard."""
 
     shard: Shard
     iterator: str
     since: float
-    """Everything older was read."""
+    """All older changes were read."""
     newest: float = 0.0
-    """The time of the last change that was read."""
+    """Time of the last change that was read."""
     is_horizon: bool = False
-    """Whether it began at the oldest record that is left: what is older was never to be read."""
+    """Whether it started at the oldest record of the shard. Older records were never to be read."""
     pending: Reply | None = None
     asked_at: float = 0.0
     next_at: float = 0.0
@@ -80,22 +81,23 @@ class _Reader:
 
 @dataclass
 class CaptureLoop:
-    """Read all shards, and append batches to a log.
+    """Loop that reads all shards and appends batches to a log.
 
     Attributes
     ----------
     started_at
-        When the capture was begun for the first time: where it began at the latest changes, older ones are not taken.
-    goes_on
-        Whether it goes on behind a gap.
+        The time at which the capture was started first. If it started at the latest changes, older changes are left
+        out.
+    continues_after_gaps
+        Whether the loop continues after a gap.
     is_last
         Whether the stream was turned off: it gets no further shards.
     sharing
-        The shards that are captured here, if others capture other shards of the stream.
+        The shards that are captured here, if other processes capture other shards of the stream.
     lag_seconds
-        How old what was not written yet could be when the last batch was written.
+        The maximum age of unwritten changes when the last batch was written.
     reads, read_bytes
-        Requests for records, and the bytes of their answers.
+        The number of requests for records, and the bytes of their replies.
     """
 
     source: StreamSource
@@ -103,7 +105,7 @@ class CaptureLoop:
     limits: Limits
     timing: Timing
     started_at: float
-    goes_on: bool = False
+    continues_after_gaps: bool = False
     is_last: bool = False
     sharing: LeasedShards | None = None
     lag_seconds: float = 0.0
@@ -116,8 +118,8 @@ class CaptureLoop:
     _bytes: int = 0
     _gathered_at: float = 0.0
     _ended: bool = False
-    _moved: bool = False
-    """Whether shards began or ended since the last batch: a later run has to know, even if there were no changes."""
+    _shards_changed: bool = False
+    """Whether shards were added or ended since the last batch. This is recorded even if there were no changes."""
     _looks: int = 0
     _seen_at: float = 0.0
     _looked_at: float = 0.0
@@ -125,7 +127,7 @@ class CaptureLoop:
     _not_before: float = 0.0
 
     def __post_init__(self) -> None:
-        """Begin without any shard."""
+        """Start without shards."""
         self.lineage = Lineage(self.source.name)
         if self.sharing is not None:
             self.lineage.may_read = self.sharing.may_read
@@ -143,25 +145,25 @@ class CaptureLoop:
         gaps: Sequence[str] = (),
         not_before: float = 0.0,
     ) -> None:
-        """Go on where the last run stopped.
+        """Resume where the last run stopped.
 
         Parameters
         ----------
         start
-            Where the capture of a stream begins that was never read before.
+            The starting position in a stream that was never read before.
         schema
-            The columns of items from now on; None leaves them as they are.
+            The columns of items from now on; None keeps the stored ones.
         left
-            Where an earlier lineage left the stream; its first batch begins there.
+            The last positions of an earlier lineage in the stream. The first batch starts there.
         gaps
-            What is missing before the first batch of the lineage.
+            The gaps before the first batch of the lineage.
         not_before
-            The earliest time of the next batches: that of the stream, whatever the clock of this machine says.
+            The earliest time of the next batches: the start of the stream, regardless of the clock of this machine.
 
         Raises
         ------
         GapError
-            If changes are gone since the last run.
+            If changes were trimmed since the last run.
         """
         last = self.log.resume(self.source.polling, self.started_at)
         if schema is not None:
@@ -172,8 +174,8 @@ class CaptureLoop:
             self._check_silence()
             self._look()
             return
-        self._note(gaps)
-        self._move()
+        self._add_gaps(gaps)
+        self._note_shard_change()
         if left is None:
             self.lineage.discover(self._shards(), start=start)
         else:
@@ -181,33 +183,33 @@ class CaptureLoop:
             self._look()
 
     def _check_silence(self) -> None:
-        """Find what was forgotten since the last run, if the service does not say it."""
+        """Record gaps for records that have expired since the last run, if the service does not report them."""
         since = self.log.silent_since()
         if since is None or self.timing.now() - since < self.source.keeps_seconds:
             return
         for shard_id, position in list(self.lineage.positions.items()):
             if position != END:
-                self._lose_quietly(shard_id, position)
+                self._record_gap(shard_id, position)
 
-    def _lose_quietly(self, shard_id: str, position: str) -> None:
+    def _record_gap(self, shard_id: str, position: str) -> None:
         lost = gap(self.lineage.name, shard_id, position)
-        if not self.goes_on:
+        if not self.continues_after_gaps:
             raise lost
         log.warning("%s", lost)
-        self._note([f"{shard_id} behind {position}"])
+        self._add_gaps([f"{shard_id} behind {position}"])
         self.lineage.advance(shard_id, HORIZON)
 
     def run(self, *, available_now: bool = False) -> None:
-        """Capture until it is told to stop; or until what there was at the beginning is captured.
+        """Capture until ``timing`` stops it, or until the changes that existed at the start are captured.
 
         Raises
         ------
         GapError
-            If changes are gone before they were read; what was read before is written.
+            If changes were trimmed before they were read. Changes that were read before are written.
         """
         began_at = shown_at = self.timing.now()
         for reader in self._readers.values():
-            # What an earlier run saw says nothing about now.
+            # Empty replies of an earlier run are out of date.
             reader.empties, reader.next_at = 0, 0.0
         while not self.timing.is_stopped():
             try:
@@ -232,26 +234,29 @@ class CaptureLoop:
         self.flush()
 
     def flush(self) -> None:
-        """Write what was gathered as a batch."""
+        """Write the gathered changes as a batch."""
         if self._has_news() or self._new_gaps:
             parts, self._parts = self._parts, {}
             self.log.append(parts, self.lineage, self._new_gaps, at=max(self._not_before, self.timing.now()))
-            self._new_gaps, self._moved = [], False
+            self._new_gaps, self._shards_changed = [], False
             self._bytes = 0
         open_since = [reader.since for reader in self._readers.values()]
         if open_since:
             self.lag_seconds = max(0.0, self.timing.now() - min(open_since))
 
     def _note_seen(self, now: float) -> None:
-        """Note up to when everything was read, now and then, if only time will tell what is forgotten later."""
+        """Record at intervals the time up to which everything was read.
+
+        This is only needed if the service does not report expired records.
+        """
         open_since = [reader.since for reader in self._readers.values()]
         if open_since and math.isfinite(self.source.keeps_seconds) and now - self._seen_at >= _SEEN_SECONDS:
             self._seen_at = now
             self.log.note_seen(min(open_since))
 
     def _open(self) -> None:
-        """Open the shards that can be read now; look for new ones if one has ended."""
-        # Shards of others may have ended, and children of theirs come here.
+        """Open the shards that can be read now. Look for new shards if one has ended."""
+        # Shards of other leases may have ended, and their children belong to this one.
         grows = self.sharing is not None and self.timing.now() - self._looked_at >= _LOOK_SECONDS
         if self._ended or grows:
             self._ended = False
@@ -263,53 +268,53 @@ class CaptureLoop:
     def _look(self) -> None:
         self._looked_at = self.timing.now()
         listed = self._shards()
-        if self.goes_on:
-            self._note(f"{each} is gone" for each in self.lineage.forgive(listed))
+        if self.continues_after_gaps:
+            self._add_gaps(f"{shard_id} is gone" for shard_id in self.lineage.drop_expired_shards(listed))
         self.lineage.discover(listed)
 
     def _open_shard(self, shard: Shard) -> None:
         position = self.lineage.positions[shard.shard_id]
         is_horizon = position == HORIZON
         try:
-            # Where the whole shard is there, a later run can tell whether it still is.
+            # With the position FIRST, a later run can detect that a part of the shard was trimmed.
             iterator = self.source.iterator(shard, FIRST if is_horizon else position)
             if is_horizon:
                 self.lineage.advance(shard.shard_id, FIRST)
         except TrimmedError:
             if not is_horizon:
-                self._lose(shard, position)
+                self._flush_and_record_gap(shard, position)
             iterator = self.source.iterator(shard, HORIZON)
         if self.sharing is not None:
-            # A change may come again behind a reshard, where another capture had it.
+            # A change may arrive again after a reshard, when another capture has already read it.
             for records, shards in self.sharing.ancestors(shard.shard_id):
                 self.log.remember(records, shards)
         now = self.timing.now()
         self._readers[shard.shard_id] = _Reader(shard, iterator, now, is_horizon=is_horizon)
 
-    def _lose(self, shard: Shard, position: str) -> None:
-        if self.goes_on and self._has_news():
-            # Gaps that are found together are noted together.
+    def _flush_and_record_gap(self, shard: Shard, position: str) -> None:
+        if self.continues_after_gaps and self._has_news():
+            # Gaps that are detected together are recorded together.
             self.flush()
-        self._lose_quietly(shard.shard_id, position)
+        self._record_gap(shard.shard_id, position)
 
-    def _note(self, lost: Iterable[str]) -> None:
-        found = list(lost)
-        self.gaps += found
-        self._new_gaps += found
+    def _add_gaps(self, lost: Iterable[str]) -> None:
+        gaps = list(lost)
+        self.gaps += gaps
+        self._new_gaps += gaps
 
     def _round(self, until: float | None) -> float:
-        """Ask every shard that is due, and take the replies; return how long to pause."""
+        """Send a request for every shard that is due, and process the replies. Return the length of the pause."""
         now = self.timing.now()
         for reader in self._readers.values():
             if reader.pending is None and reader.next_at <= now:
                 self._ask(reader)
-        for reader in [each for each in self._readers.values() if each.pending is not None]:
+        for reader in [reader for reader in self._readers.values() if reader.pending is not None]:
             self._take(reader, until)
-        waiting = [each.next_at for each in self._readers.values() if each.pending is None]
-        if any(each.pending is not None for each in self._readers.values()):
+        waiting = [reader.next_at for reader in self._readers.values() if reader.pending is None]
+        if any(reader.pending is not None for reader in self._readers.values()):
             return 0.0
         if not waiting:
-            return 0.0 if self.is_last and self.lineage.is_finished else _LONGEST_PAUSE
+            return 0.0 if self.is_last and self.lineage.is_finished else _MAX_PAUSE_SECONDS
         return max(0.0, min(waiting) - self.timing.now())
 
     def _ask(self, reader: _Reader) -> None:
@@ -339,8 +344,8 @@ class CaptureLoop:
         earliest = reader.asked_at + self.source.pause_after(len(body))
         if rows is None:
             reader.empties, reader.since = reader.empties + 1, reader.asked_at
-            longest = _LOOK_PAUSE if self.source.pushes else _LONGEST_PAUSE
-            pause = min(longest, _SHORTEST_PAUSE * 2**reader.empties)
+            longest = _LOOK_PAUSE if self.source.pushes else _MAX_PAUSE_SECONDS
+            pause = min(longest, _MIN_PAUSE_SECONDS * 2**reader.empties)
             reader.next_at = max(self.timing.now() + pause, earliest)
         else:
             reader.empties, reader.next_at = 0, earliest
@@ -352,16 +357,16 @@ class CaptureLoop:
             self.lineage.advance(shard.shard_id, END)
             del self._readers[shard.shard_id]
             self._ended, self._looks = True, 0
-            self._move()
+            self._note_shard_change()
         elif rows is not None and self._reads_ahead(rows, until) and earliest <= self.timing.now():
-            # The next reply comes while others are decoded.
+            # The next reply arrives while others are decoded.
             self._ask(reader)
 
     def _renew(self, reader: _Reader, position: str, *, is_trimmed: bool) -> None:
-        """Get another iterator for one that cannot be used any more."""
+        """Replace an iterator that is not valid any more."""
         if is_trimmed:
             if not reader.is_horizon or position not in {HORIZON, FIRST}:
-                self._lose(reader.shard, position)
+                self._flush_and_record_gap(reader.shard, position)
             self.lineage.advance(reader.shard.shard_id, HORIZON)
             position = HORIZON
         reader.iterator = self.source.iterator(reader.shard, position)
@@ -369,11 +374,11 @@ class CaptureLoop:
     def _reads_ahead(self, rows: LogRows, until: float | None) -> bool:
         return not self._is_full() and (until is None or rows.last_time <= until)
 
-    def _gather(self, shard_id: str, position: str, found: LogRows) -> LogRows | None:
-        """Take the changes of a reply that are new; return None if there are none."""
-        rows, dropped = self.log.fresh(found)
+    def _gather(self, shard_id: str, position: str, reply: LogRows) -> LogRows | None:
+        """Add the new changes of a reply to the batch, and return them. Returns None if there are none."""
+        rows, dropped = self.log.fresh(reply)
         if position == LATEST and not rows.rows.num_rows:
-            # Changes from before the beginning: later ones follow.
+            # Changes from before the start of the capture. Later ones follow.
             return None
         self.lineage.advance(shard_id, rows.to)
         part = self._parts.get(shard_id)
@@ -387,14 +392,14 @@ class CaptureLoop:
             part.dropped += dropped
         return rows if rows.rows.num_rows else None
 
-    def _move(self) -> None:
+    def _note_shard_change(self) -> None:
         if not self._has_news():
             self._gathered_at = self.timing.now()
-        self._moved = True
+        self._shards_changed = True
 
     def _has_news(self) -> bool:
-        """Return whether there is something for a batch."""
-        return self._moved or bool(self._parts)
+        """Return whether there is something to write in a batch."""
+        return self._shards_changed or bool(self._parts)
 
     def _is_full(self) -> bool:
         records = sum(part.count for part in self._parts.values())
@@ -405,7 +410,7 @@ class CaptureLoop:
 
     @property
     def has_ended(self) -> bool:
-        """Whether every shard of the stream was read to its end, and none followed."""
+        """Whether every shard of the stream was read to its end, and no shard followed."""
         return not self._readers and self.lineage.is_finished
 
     def _is_finished(self) -> bool:
@@ -417,9 +422,9 @@ class CaptureLoop:
         return self._looks > (1 if self.is_last else _LOOKS_AT_THE_END)
 
     def _is_caught_up(self, until: float) -> bool:
-        """Return whether everything up to a time was read, as far as replies can tell."""
+        """Return whether everything up to a time was read, as far as the replies show it."""
         if self.sharing is None and not self._readers:
             return False
         if self._ended or self.lineage.is_waiting:
             return False
-        return all(each.empties >= _EMPTY_REPLIES or each.newest > until for each in self._readers.values())
+        return all(reader.empties >= _EMPTY_REPLIES or reader.newest > until for reader in self._readers.values())

@@ -1,4 +1,4 @@
-"""Keep the changes of one table apart from those of others, which may be delivered to the same place."""
+"""Selection of one table's changes, where a folder or a stream has the changes of several tables."""
 
 from __future__ import annotations
 
@@ -18,38 +18,30 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 OPENINGS = (b"tableName", b"eventSourceARN")
-"""The members of records that name their table."""
-# An attribute may be called so, too: its value is no text.
+"""Members of change records that name the table."""
+# An attribute may have the same name. Its value is not a string.
 _TEXTS = tuple(re.compile(b'"' + name + rb'"\s*:\s*"') for name in OPENINGS)
 
 
 @dataclass
 class OneTable:
-    """Know the table whose changes are wanted: the one that is given, or that of the first change.
-
-    Attributes
-    ----------
-    name
-        The table's name or ARN; None takes the first that comes.
-    option
-        The option that chooses it, for messages.
-    """
+    """Filter for the changes of one table: the given one, or the table of the first change."""
 
     name: str | None = None
     option: str = "table"
 
     def __post_init__(self) -> None:
-        """Take the name out of an ARN."""
+        """Extract the table name from an ARN."""
         self._is_given = self.name is not None
         self.name = table_of({"eventSourceARN": self.name}) or self.name
 
     def owns(self, table: str | None) -> bool:
-        """Return whether a change is of the table; one that names no table is.
+        """Return whether a change belongs to the table. A change without a table name does.
 
         Raises
         ------
         OptionError
-            If it is of another one than the first change, and none was given.
+            If it belongs to another table than the first change, and no table was given.
         """
         if table is None or table == self.name:
             return True
@@ -59,37 +51,37 @@ class OneTable:
         if self._is_given:
             return False
         raise OptionError(
-            f"there are changes of several tables, {self.name!r} and {table!r}: say with {self.option} whose to take"
+            f"there are changes of several tables, {self.name!r} and {table!r}: choose one with {self.option}"
         )
 
     def own_rows(self, tables: Any) -> npt.NDArray[np.bool_]:
-        """Return which of some changes are of the table, by the name of each one's table."""
+        """Return a mask of the changes that belong to the table, from the table name of each change."""
         encoded = tables.dictionary_encode()
-        owned = np.array([self.owns(each) for each in encoded.dictionary.to_pylist()], np.bool_)
-        found: npt.NDArray[np.bool_] = owned[encoded.indices.to_numpy()]
-        return found
+        owned = np.array([self.owns(name) for name in encoded.dictionary.to_pylist()], np.bool_)
+        mask: npt.NDArray[np.bool_] = owned[encoded.indices.to_numpy()]
+        return mask
 
 
-def named_tables(found: Sequence[Any], text: bytes, count: int) -> Any:
-    """Return the table, or the ARN, that each of some records names; an empty array if no record does.
+def named_tables(values_by_member: Sequence[Any], text: bytes, count: int) -> Any:
+    """Return the table name or ARN of each record, or an empty array if no record has one.
 
-    None is the answer where only a parser may tell.
+    Returns None if only a JSON parser can decide.
 
     Parameters
     ----------
-    found
+    values_by_member
         The values of the members of :data:`OPENINGS` in the text.
     """
-    if count and len(found[0]) == count:
-        return found[0]
-    for values, name, is_text in zip(found, OPENINGS, _TEXTS, strict=True):
+    if count and len(values_by_member[0]) == count:
+        return values_by_member[0]
+    for values, name, is_text in zip(values_by_member, OPENINGS, _TEXTS, strict=True):
         if len(values) not in {0, count} or (not len(values) and name in text and is_text.search(text)):
             return None
-    return found[1]
+    return values_by_member[1]
 
 
 def table_names(tables: Any) -> Any:
-    """Return the names of tables, of which some may be ARNs."""
+    """Return the names of tables. The input may contain ARNs."""
     encoded = tables.dictionary_encode()
-    names = [table_of({"eventSourceARN": each}) or each for each in encoded.dictionary.to_pylist()]
+    names = [table_of({"eventSourceARN": table}) or table for table in encoded.dictionary.to_pylist()]
     return pa.array(names, pa.string()).take(encoded.indices)

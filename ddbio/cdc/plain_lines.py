@@ -1,6 +1,6 @@
-"""Split texts of change records, and transform them to flat lines of plain JSON, checked by the compiled loops.
+"""Splitting of texts of change records, and transformation to flat lines of plain JSON, with the compiled loops.
 
-The lines are those of ``change_line``, which is the reference, and reads what this refuses.
+The lines equal those of ``change_line``, the reference implementation. It reads the texts that this module rejects.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ if TYPE_CHECKING:
 
 _OPENINGS = Openings((b"eventName", b"SequenceNumber", b"eventID", *OPENINGS))
 _NAMES = (b'"eventName"', b'"SequenceNumber"', b'"eventID"')
-# A line is no record, and what holds records is none; a letter that is escaped may hide a name.
+# A line is not a record, and a text with "Records" has nested records. An escaped letter may hide a name.
 _TIME, _RECORDS, _SERVICE = f'"{EVENT_TIME}"'.encode(), b'"Records"', f'"{TIME_TO_LIVE}"'.encode()
 _LETTERS = frozenset(b"\\u00%d" % digit for digit in range(2, 8))
 _MARKS = Marks(_TIME, _RECORDS, _SERVICE, *_LETTERS)
 _HAS_RECORDS = re.compile(rb'"Records"\s*:\s*\[')
-# Where one record ends and another begins: behind an opening quote no letter follows within JSON's texts.
+# Border between two records. In a string, a letter cannot follow an opening quote at this position.
 _BORDER = re.compile(rb'\}[ \t\r\n]*(?=\{[ \t\r\n]*"[A-Za-z])')
 PART_BYTES = 16 << 20
 _BLANK = re.compile(r"[ \t\r\n,]*")
 _SCANNER = json.JSONDecoder()
 _OPERATIONS = texts_array("INSERT", "MODIFY", "REMOVE")
-# Of such seconds since 1970 a double keeps all microseconds.
-_MOST_MICROS = (1 << 32) * 1_000_000
-_MOST_BYTES = 1 << 30
+# A double has exact microseconds up to this number of seconds since 1970.
+_MAX_MICROS = (1 << 32) * 1_000_000
+_MAX_BYTES = 1 << 30
 _HOUR_MICROS = 3_600_000_000
 
 
 class PlainLines(NamedTuple):
-    """Hold lines, each with its end, one behind the other, and the hour of each since 1970."""
+    """Concatenated lines with line ends, and the hour of each since 1970."""
 
     data: npt.NDArray[np.uint8]
     offsets: npt.NDArray[np.int64]
@@ -73,7 +73,7 @@ class PlainLines(NamedTuple):
 
 
 def text_parts(text: bytes, part_bytes: int = PART_BYTES) -> Iterator[bytes]:
-    """Yield a text in parts that end where a record does: each is read in memory that is warm, or by the reference."""
+    """Yield a text in parts that end at the end of a record. Smaller parts stay in the CPU cache."""
     start = 0
     while (border := _BORDER.search(text, start + part_bytes)) is not None:
         yield text[start : border.end()]
@@ -84,18 +84,18 @@ def text_parts(text: bytes, part_bytes: int = PART_BYTES) -> Iterator[bytes]:
 def plain_lines(
     text: bytes, seen: set[str] | None = None, images: ChangePrinter | None = None, table: OneTable | None = None
 ) -> list[PlainLines] | None:
-    """Return the line of each change record, or None if the text holds other things, or a record twice.
+    """Return the line of each change record, or None if the text has other content, or a record twice.
 
-    None is also the answer where a record has blanks, escapes or times that are unusual.
+    It also returns None for records with unusual whitespace, escapes or times.
 
     Parameters
     ----------
     seen
-        Event ids that came before, which are not taken again; those of the text are added.
+        Earlier event ids, which must not occur again. Those of the text are added.
     images
-        What has printed changes before.
+        The printer of earlier changes.
     table
-        The table whose changes are wanted: a text with those of others is refused, too.
+        The table whose changes are read. A text with changes of other tables also gives None.
     """
     checked = _checked(text, seen, images)
     if checked is None or (checked.has_tables and table and not table.own_rows(checked.members[-1]).all()):
@@ -104,41 +104,41 @@ def plain_lines(
         expired = expired_records(text) if checked.names_service else None
     except DecodeError:
         return None
-    found, start = list[PlainLines](), 0
+    all_lines, start = list[PlainLines](), 0
     for changes in checked.changes:
         stop = start + len(changes.ends)
-        own = [None if each is None else each[start:stop] for each in checked.members]
+        own = [None if member is None else member[start:stop] for member in checked.members]
         lines = _lines(changes, own, None if expired is None else expired[start:stop])
         if lines is None:
             return None
-        found.append(lines)
+        all_lines.append(lines)
         start = stop
     checked.note(seen)
-    return found
+    return all_lines
 
 
 def split_records(text: bytes, most: int | None = None, seen: set[str] | None = None) -> list[str] | None:
-    """Return the text of each change record, at most so many; None if something else is there, or a record twice.
+    """Return the text of each change record, or None if the text has other content, or a record twice.
 
-    ``seen`` is as of :func:`plain_lines`.
+    ``most`` is the maximum number of records. ``seen`` is as of :func:`plain_lines`.
     """
     try:
-        whole = text.decode()
+        decoded = text.decode()
     except UnicodeDecodeError:
         return None
-    found, place = list[str](), _BLANK.match(whole, 0).end()  # type: ignore[union-attr] # it matches nothing, too
-    while place < len(whole) and len(found) != most:
+    records, position = list[str](), _BLANK.match(decoded, 0).end()  # type: ignore[union-attr] # it also matches an empty string
+    while position < len(decoded) and len(records) != most:
         try:
-            _, end = _SCANNER.raw_decode(whole, place)
+            _, end = _SCANNER.raw_decode(decoded, position)
         except (ValueError, RecursionError):
             return None
-        found.append(whole[place:end])
-        place = _BLANK.match(whole, end).end()  # type: ignore[union-attr]
-    checked = _checked("\n".join(found).encode(), seen)
+        records.append(decoded[position:end])
+        position = _BLANK.match(decoded, end).end()  # type: ignore[union-attr]
+    checked = _checked("\n".join(records).encode(), seen)
     if checked is None:
         return None
     checked.note(seen)
-    return found
+    return records
 
 
 class _Checked(NamedTuple):
@@ -149,17 +149,17 @@ class _Checked(NamedTuple):
 
     @property
     def has_tables(self) -> bool:
-        """Whether the records name their tables."""
+        """Whether the records have table names."""
         return self.members[-1] is not None
 
     def note(self, seen: set[str] | None) -> None:
-        """Add the event ids to those that came before."""
+        """Add the event ids to the set of earlier ones."""
         if seen is not None:
             seen.update(self.event_ids)
 
 
 def _checked(text: bytes, seen: set[str] | None = None, images: ChangePrinter | None = None) -> _Checked | None:
-    """Return the members of the records and their images; None where only the reference may judge them."""
+    """Return the members of the records and their images, or None if only the reference can decide."""
     marks = _MARKS.found(text)
     if _TIME in marks or not marks.isdisjoint(_LETTERS) or (_RECORDS in marks and _HAS_RECORDS.search(text)):
         return None
@@ -168,26 +168,26 @@ def _checked(text: bytes, seen: set[str] | None = None, images: ChangePrinter | 
         changes = None if members is None else images.print_changes(memoryview(plainly_encoded(text)))
     except DecodeError:
         return None
-    if members is None or changes is None or sum(len(each.ends) for each in changes) != len(members[0]):
+    if members is None or changes is None or sum(len(part.ends) for part in changes) != len(members[0]):
         return None
     event_ids = [] if seen is None or members[2] is None else members[2].to_pylist()
     if (seen and not seen.isdisjoint(event_ids)) or not LINE_MEMBERS.isdisjoint(map(fold, images.names)):
         return None
-    if any(len(each.times) and not 0 <= each.times.min() <= each.times.max() < _MOST_MICROS for each in changes):
+    if any(len(part.times) and not 0 <= part.times.min() <= part.times.max() < _MAX_MICROS for part in changes):
         return None
     return _Checked(members, changes, _SERVICE in marks, event_ids)
 
 
 def _own_members(text: bytes) -> list[Any] | None:
     """Return operation, sequence number, event id and table of each record; None for a member that no record has."""
-    found = _OPENINGS.find(text)
-    if found is None or not len(found[0]):
+    members_found = _OPENINGS.find(text)
+    if members_found is None or not len(members_found[0]):
         return None
-    operations, _, event_ids, *tables = found
+    operations, _, event_ids, *tables = members_found
     if not pc.all(pc.is_in(operations, _OPERATIONS)).as_py() or pc.count_distinct(event_ids).as_py() < len(event_ids):
         return None
     members = list[Any]()
-    for values, name in zip(found, _NAMES, strict=False):
+    for values, name in zip(members_found, _NAMES, strict=False):
         if len(values) not in {0, len(operations)} or (not len(values) and name in text):
             return None
         members.append(values if len(values) else None)
@@ -197,10 +197,10 @@ def _own_members(text: bytes) -> list[Any] | None:
 
 def _lines(changes: PlainChanges, own: list[Any], expired: npt.NDArray[np.bool_] | None) -> PlainLines | None:
     data, ends, times = changes
-    if len(data) > _MOST_BYTES:
+    if len(data) > _MAX_BYTES:
         return None
-    places = np.concatenate([[0], ends]).astype(np.int32)
-    items = pa.Array.from_buffers(pa.string(), len(ends), [None, pa.py_buffer(places.data), pa.py_buffer(data.data)])
+    offsets = np.concatenate([[0], ends]).astype(np.int32)
+    items = pa.Array.from_buffers(pa.string(), len(ends), [None, pa.py_buffer(offsets.data), pa.py_buffer(data.data)])
     texts: Any = int64_array(times).cast(pa.timestamp("us")).cast(pa.string())
     parts: list[Any] = ["{"]
     for name, values in zip((OPERATION, SEQUENCE, EVENT_ID, TABLE), own, strict=True):
@@ -212,6 +212,10 @@ def _lines(changes: PlainChanges, own: list[Any], expired: npt.NDArray[np.bool_]
     else:
         parts += [f'"{EXPIRED}":', bool_array(expired).cast(pa.string()), ","]
     lines: Any = joined_texts(*parts, items, "}\n")
-    found = offsets_of(lines).astype(np.int64)
+    offsets_of_lines = offsets_of(lines).astype(np.int64)
     joined = np.frombuffer(lines.buffers()[2], np.uint8)
-    return PlainLines(joined[found[0] : found[-1]], found - found[0], times // _HOUR_MICROS)
+    return PlainLines(
+        joined[offsets_of_lines[0] : offsets_of_lines[-1]],
+        offsets_of_lines - offsets_of_lines[0],
+        times // _HOUR_MICROS,
+    )

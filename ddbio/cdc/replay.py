@@ -1,4 +1,7 @@
-"""Put changes through again that Firehose has delivered, or could not: into a log or a table; each object once."""
+"""Replay of changes that Firehose has delivered, or failed to deliver, into a log or a table.
+
+Each object is replayed once.
+"""
 
 from __future__ import annotations
 
@@ -46,36 +49,36 @@ _SINGLE, _FOLDED = re.compile(r"[0-9a-f]{24}"), "done-"
 
 
 class DoneObjects:
-    """Hold the objects that are done; one process at a time notes more.
+    """Objects that are done. Only one process at a time adds objects.
 
     Parameters
     ----------
     fold_objects
-        So many records of single objects become one.
+        The number of records of single objects that are folded into one.
     """
 
     def __init__(self, state: JobState, fold_objects: int = 1_000) -> None:
         self._state, self._fold_objects = state, fold_objects
         names = state.listed()
-        self._singles = [each for each in names if _SINGLE.fullmatch(each)]
-        folded = (state.read(each) or {"objects": []} for each in names if each.startswith(_FOLDED))
-        self._known = {*self._singles}.union(*(each["objects"] for each in folded))
+        self._singles = [name for name in names if _SINGLE.fullmatch(name)]
+        folded = (state.read(name) or {"objects": []} for name in names if name.startswith(_FOLDED))
+        self._done_names = {*self._singles}.union(*(fold["objects"] for fold in folded))
 
     def __contains__(self, entry: StoredObject) -> bool:
         """Return whether an object is done."""
-        return object_name(entry) in self._known
+        return object_name(entry) in self._done_names
 
     def add(self, entry: StoredObject) -> None:
-        """Note that an object is done."""
+        """Record that an object is done."""
         name = object_name(entry)
         self._state.put(name, {"path": entry.path})
-        self._known.add(name)
+        self._done_names.add(name)
         self._singles.append(name)
         if len(self._singles) >= self._fold_objects:
             self._fold()
 
     def _fold(self) -> None:
-        # An object that is in both kinds of records is done all the same.
+        # An object that is in both kinds of records is done, too.
         digest = hashlib.sha256(" ".join(self._singles).encode()).hexdigest()[:24]
         self._state.put(f"{_FOLDED}{digest}", {"objects": self._singles})
         self._state.delete(self._singles)
@@ -83,7 +86,7 @@ class DoneObjects:
 
 
 def object_name(entry: StoredObject) -> str:
-    """Return what stands for one version of an object."""
+    """Return the identity of one version of an object."""
     return hashlib.sha256(f"{entry.path} {entry.version}".encode()).hexdigest()[:24]
 
 
@@ -94,20 +97,20 @@ _CHUNK_ROWS = 200_000
 
 @dataclass(frozen=True)
 class ReplayPlan(Result):
-    """What a replay would do.
+    """Plan of a replay.
 
     Attributes
     ----------
     source, target
-        Where changes are, and where they would go.
+        The location of the changes, and the log or table that they are written to.
     job_id
-        The replay: under the same one an object is put through once.
+        The id of the replay. Runs with the same id replay an object once.
     objects
-        Objects that would be read.
+        Objects to read.
     object_bytes
-        Their size as they are stored.
+        Their stored size.
     done
-        Objects that were put through already.
+        Objects that were replayed already.
     """
 
     source: str
@@ -120,24 +123,24 @@ class ReplayPlan(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayReport(JobReport):
-    """What a replay did.
+    """Result of a replay.
 
     Attributes
     ----------
     source, target
-        Where changes were, and where they went.
+        The location of the changes, and the log or table that they were written to.
     job_id
-        The replay: under the same one an object is put through once.
+        The id of the replay. Runs with the same id replay an object once.
     objects
-        Objects that this run put through.
+        Objects that this run replayed.
     done
-        Objects that earlier runs put through.
+        Objects that earlier runs replayed.
     records
-        Changes that this run put through.
+        Changes that this run replayed.
     rejected
-        What was no change, and is in ``reject_to`` with its reason.
+        Records that are not changes. They are in ``reject_to`` with the reason.
     duplicates
-        Changes that came twice in an object, and were left out once.
+        Changes that were in an object twice. One of the two was left out.
     foreign
         Changes of other tables than ``source_table``, which were left out.
     files
@@ -160,21 +163,23 @@ class ReplayReport(JobReport):
 
 
 class _Replay:
-    """Hold the objects, and the state of what is done."""
+    """Objects of a replay, and the state of the objects that are done."""
 
     def __init__(self, options: ReplayOptions) -> None:
         self.options = options
         self.table = OneTable(options.source_table or options.table, "source_table")
-        self.found = DeliveredObjects(options, replays=True, old_image=options.newer_by is not None, table=self.table)
+        self.delivered = DeliveredObjects(
+            options, replays=True, old_image=options.newer_by is not None, table=self.table
+        )
         self.target = options.dest or options.table or ""
-        digest = hashlib.sha256(f"{self.found.store.uri} {self.target}".encode()).hexdigest()
+        digest = hashlib.sha256(f"{self.delivered.store.uri} {self.target}".encode()).hexdigest()
         job_id = options.job_id or f"replay_{digest[:12]}"
-        place = open_store(options.dest or options.state or options.source, options)
+        store = open_store(options.dest or options.state or options.source, options)
         if options.dest is not None:
-            require_target(place)
-        self.state = JobState(place, job_id, REPLAY)
+            require_target(store)
+        self.state = JobState(store, job_id, REPLAY)
         self.done = DoneObjects(self.state)
-        self.left = [each for each in self.found.objects if each not in self.done]
+        self.left = [entry for entry in self.delivered.objects if entry not in self.done]
         self.keys = options.keys or ()
         self.lineages = replayed(lineages_in(log_jobs(self.state.store))) if options.table is None else []
         self.files = 0
@@ -182,83 +187,85 @@ class _Replay:
         self._clock = Clock()
 
     def begin(self) -> None:
-        """Note what the replay is; refuse another one under its name."""
+        """Store the identity of the replay. Raises if another replay has the same id."""
         fixed = fixed_options(self.options, without=("source", "dest", "table"))
-        identity = {"source": self.found.store.uri, "target": self.target, **fixed}
+        identity = {"source": self.delivered.store.uri, "target": self.target, **fixed}
         self.state.begin_as(identity, {"started_at": time.time()})
         table = (self.state.read(COLUMNS) or {}).get("table")
         if not self.table.owns(table):
             raise OptionError(
-                f"replay {self.state.job_id!r} was begun with the changes of {table!r}, not of {self.table.name!r}: "
+                f"replay {self.state.job_id!r} was started with the changes of {table!r}, not of {self.table.name!r}: "
                 "give another dest, or another job_id"
             )
 
     def plan(self) -> ReplayPlan:
         return ReplayPlan(
-            self.found.store.uri,
+            self.delivered.store.uri,
             self.target,
             self.state.job_id,
             len(self.left),
-            sum(each.size_bytes for each in self.left),
-            len(self.found.objects) - len(self.left),
+            sum(entry.size_bytes for entry in self.left),
+            len(self.delivered.objects) - len(self.left),
         )
 
     def prepare(self) -> None:
-        """Use the columns of the first run, so that an object that is put through again gives the same files."""
+        """Use the columns of the first run, so that an object that is replayed again gives the same files."""
         stored = self.state.read(COLUMNS)
         if stored is None:
-            self.found.prepare(keys=self.keys)
+            self.delivered.prepare(keys=self.keys)
             is_free = self.options.table is None and self.options.schema is None
-            columns = columns_in(self.state.store, self.found.keys) if is_free else None
-            columns = self.found.items if columns is None else columns
-            values: dict[str, Any] = {"schema": schema_to_json(columns), "keys": list(self.found.keys)}
+            columns = columns_in(self.state.store, self.delivered.keys) if is_free else None
+            columns = self.delivered.items if columns is None else columns
+            values: dict[str, Any] = {"schema": schema_to_json(columns), "keys": list(self.delivered.keys)}
             self.state.put_once(COLUMNS, {**values, "table": self.table.name})
             stored = self.state.read(COLUMNS) or values
-        self.found.prepare(schema_from_json(stored["schema"]), tuple(stored["keys"]))
+        self.delivered.prepare(schema_from_json(stored["schema"]), tuple(stored["keys"]))
 
     def to_log(self) -> None:
-        """Write the files of each object, and then note it as done."""
+        """Write the files of each object, then record it as done."""
         for entry in self.left:
             self._left("max_seconds", self._clock.seconds())
-            rows = self.found.rows(entry)
+            rows = self.delivered.rows(entry)
             for stream, part in self._by_stream(rows) if rows is not None else ():
-                for hour, found in part.of_hours():
+                for hour, rows_of_hour in part.of_hours():
                     path = f"{hour_folder(hour)}{self.state.job_id}-{object_name(entry)}{stream}.parquet"
-                    table = pa.Table.from_batches([found.rows])
+                    table = pa.Table.from_batches([rows_of_hour.rows])
                     write_log_file(self.state.store, path, table, self.options.compression)
                     self.files += 1
             self.done.add(entry)
 
     def _by_stream(self, rows: LogRows) -> Iterator[tuple[str, LogRows]]:
-        """Yield the rows of each stream of the log, with what the names of its files end in.
+        """Yield the rows of each stream of the log, with the suffix of the names of its files.
 
-        Who reads the log knows the stream of a file by the time of its first change.
+        Readers of the log determine the stream of a file from the time of its first change.
         """
-        starts = [began_at(each) for each in self.lineages[1:]]
-        places = np.searchsorted(starts, int64_values(rows.rows.column(EVENT_TIME)) / 1_000_000, side="right")
-        for place in np.unique(places):
-            yield f"-{place}" if place else "", rows.keep(places == place)
+        starts = [began_at(lineage) for lineage in self.lineages[1:]]
+        indices = np.searchsorted(starts, int64_values(rows.rows.column(EVENT_TIME)) / 1_000_000, side="right")
+        for index in np.unique(indices):
+            yield f"-{index}" if index else "", rows.keep(indices == index)
 
     def to_table(self) -> None:
-        """Apply the changes of some objects at a time, in their order, and then note the objects as done."""
+        """Apply the changes of some objects at a time, in order, then record the objects as done."""
         gathered, entries = list[LogRows](), list[StoredObject]()
         for entry in self.left:
-            rows = self.found.rows(entry)
+            rows = self.delivered.rows(entry)
             entries.append(entry)
             if rows is not None:
                 gathered.append(rows)
-            if sum(each.rows.num_rows for each in gathered) >= _CHUNK_ROWS:
+            if sum(part.rows.num_rows for part in gathered) >= _CHUNK_ROWS:
                 self._apply(gathered, entries)
                 gathered, entries = [], []
         self._apply(gathered, entries)
 
     def _apply(self, gathered: list[LogRows], entries: list[StoredObject]) -> None:
         if gathered:
-            rows = in_order(pa.Table.from_batches([each.rows for each in gathered]))
-            rows = last_of_each(rows, self.found.keys)
+            rows = in_order(pa.Table.from_batches([part.rows for part in gathered]))
+            rows = last_of_each(rows, self.delivered.keys)
             if self.options.newer_by is not None:
                 rows = _compared(rows, self.options.newer_by)
-            operations = ["delete" if each == "REMOVE" else "put" for each in rows.column(OPERATION).to_pylist()]
+            operations = [
+                "delete" if operation == "REMOVE" else "put" for operation in rows.column(OPERATION).to_pylist()
+            ]
             rows = rows.set_column(rows.column_names.index(OPERATION), OPERATION, pa.array(operations, pa.string()))
             chosen = {name: getattr(self.options, name) for name in ("table", "newer_by", "wcu_per_second")}
             chosen |= {"operation_by": OPERATION, "prices": self.options.prices, "compute": self.options.compute}
@@ -275,17 +282,19 @@ class _Replay:
             self.done.add(entry)
 
     def _left(self, name: str, used: float) -> float | None:
-        """Return what is left of a limit for the next objects; what is noted already stays."""
+        """Return the remaining part of a limit for the next objects. Raises if it is used up."""
         most: float | None = getattr(self.options, name)
         if most is None:
             return None
         if used >= most:
-            raise LimitError(f"the replay was stopped: {name} {most:g} is used up; run it again to go on with the rest")
+            raise LimitError(
+                f"the replay was stopped: {name} {most:g} is used up; run it again to replay the other objects"
+            )
         return most - used
 
 
 def plan_replay(options: ReplayOptions) -> ReplayPlan:
-    """Return what :func:`replay` would read; nothing is written.
+    """Return the objects that :func:`replay` would read. Nothing is written.
 
     Raises
     ------
@@ -296,16 +305,16 @@ def plan_replay(options: ReplayOptions) -> ReplayPlan:
 
 
 def replay(options: ReplayOptions) -> ReplayReport:
-    """Put changes through again that Firehose has delivered, or put under its error prefix; each object once.
+    """Replay changes that Firehose has delivered, or written under its error prefix. Each object is replayed once.
 
     Raises
     ------
     NotFoundError
-        If there are no objects, or no such table.
+        If there are no objects, or the table does not exist.
     DecodeError
-        If something is no change, and there is no ``reject_to``.
+        If a record is not a change, and there is no ``reject_to``.
     OptionError
-        If the job was begun for other places, or another table; if there are changes of several tables.
+        If the job was started with another source, target or table; if there are changes of several tables.
     TargetError
         If another process runs this replay.
     """
@@ -318,15 +327,15 @@ def replay(options: ReplayOptions) -> ReplayReport:
             job.prepare()
             (job.to_log if options.table is None else job.to_table)()
     return ReplayReport(
-        source=job.found.store.uri,
+        source=job.delivered.store.uri,
         target=job.target,
         job_id=job.state.job_id,
         objects=len(job.left),
-        done=len(job.found.objects) - len(job.left),
-        records=job.found.changes,
-        rejected=job.found.failures,
-        duplicates=job.found.duplicates,
-        foreign=job.found.foreign,
+        done=len(job.delivered.objects) - len(job.left),
+        records=job.delivered.changes,
+        rejected=job.delivered.failures,
+        duplicates=job.delivered.duplicates,
+        foreign=job.delivered.foreign,
         files=job.files,
         **clock.times(),
         wcu_consumed=job.units,
@@ -334,10 +343,10 @@ def replay(options: ReplayOptions) -> ReplayReport:
 
 
 def _compared(rows: pa.Table, name: str) -> pa.Table:
-    """Return rows in which a delete has the value to compare of the item that it deleted."""
+    """Return rows in which a delete has the compared value of the item that it deleted."""
     (column,) = columns_of(rows.schema, [name])
     if column not in rows.column_names:
         raise OptionError(f"no change has the attribute {name!r} of newer_by")
     deleted = pc.struct_field(rows.column(OLD_IMAGE), column)
-    place = rows.column_names.index(column)
-    return rows.set_column(place, rows.schema.field(place), pc.coalesce(rows.column(column), deleted))
+    index = rows.column_names.index(column)
+    return rows.set_column(index, rows.schema.field(index), pc.coalesce(rows.column(column), deleted))

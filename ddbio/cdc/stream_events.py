@@ -1,8 +1,10 @@
-"""Write the records of a stream that Lambda hands over into a log, each once, however Lambda repeats and divides them.
+"""Log of the stream records that Lambda passes to a function.
 
-A file is named by the first and the last number that it has. Before one is written, the numbers of those that overlap
-are read, and left out: that is one list and, after a failure, the reading of a small file. Whoever reads the log next
-records the files in batches.
+Each record is written once, even if Lambda repeats or splits events.
+
+The name of a file has its first and its last sequence number. Before a file is written, the sequence numbers of files
+with an overlapping range are read, and these records are left out. This costs one list request and, after a failure,
+reading one small file. The next reader of the log records the files in batches.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.cdc.delivered_records import Failure, keep_failures
+from ddbio.cdc.delivered_records import Failure, write_failures
 from ddbio.cdc.log_jobs import (
     CAPTURE,
     HANDLER,
@@ -53,12 +55,14 @@ _RANGE = re.compile(r"-(\d+)-(\d+)\.parquet$")
 
 
 class StreamEventLog:
-    """Hold the log of one stream; keep it from one event to the next.
+    """Log of one stream. Keep the object between events.
 
     Parameters
     ----------
+    options
+        The options of the log.
     arn
-        The stream's.
+        The ARN of the stream.
 
     Raises
     ------
@@ -82,32 +86,33 @@ class StreamEventLog:
         self._decoder: LogDecoder | None = None
 
     def _require_table(self, table: str | None) -> None:
-        """Refuse a stream of another table than that of the log."""
+        """Raise if the stream belongs to another table than the log."""
         if table is None:
             return
         begun = JobState(self._store, "log", "table")
-        found = begun.read("name")
-        if found is None:
-            heads = (each.head() or {} for each in jobs_in(self._store, CAPTURE, HANDLER))
+        stored = begun.read("name")
+        if stored is None:
+            heads = (job.head() or {} for job in jobs_in(self._store, CAPTURE, HANDLER))
             tables = map(table_of_job, heads)
-            # Of several functions that begin at the same time one stores the table.
+            # If several functions start at the same time, one of them stores the table.
             begun.put_once("name", {"table": next(filter(None, tables), table)})
-            found = begun.read("name") or {}
-        if found["table"] != table:
+            stored = begun.read("name") or {}
+        if stored["table"] != table:
             raise OptionError(
-                f"the log {self._store.uri} has the changes of table {found['table']!r}, and these are of {table!r}: "
-                "give each table a log of its own, or say with table whose changes to take"
+                f"the log {self._store.uri} has the changes of table {stored['table']!r}, and these are of {table!r}: "
+                "use a separate log for each table, or choose the table with the option table"
             )
 
     def write(self, records: Sequence[dict[str, Any]]) -> str | None:
-        """Write the changes of some records; return the number of the first that is none, behind which all is left.
+        """Write the changes of some records. Return the sequence number of the first invalid record, or None.
 
-        With ``reject_to``, what is no change is kept there, and nothing is left.
+        Without ``reject_to``, the invalid record and all records after it are not written. With ``reject_to``, invalid
+        records are written there and all others are written to the log.
         """
         for index, record in enumerate(records):
             if not isinstance(record.get("dynamodb"), dict):
                 raise OptionError(
-                    f"record {index} of the event is of no DynamoDB stream: {record.get('eventSource')!r}"
+                    f"record {index} of the event is not of a DynamoDB stream: {record.get('eventSource')!r}"
                 )
         try:
             self._append(records)
@@ -116,7 +121,7 @@ class StreamEventLog:
         return None
 
     def _write_singly(self, records: Sequence[dict[str, Any]]) -> str | None:
-        """Write the records around those that are no changes."""
+        """Write the valid records one by one, up to the first invalid one, or all of them with ``reject_to``."""
         good = list[dict[str, Any]]()
         for record in records:
             try:
@@ -135,11 +140,11 @@ class StreamEventLog:
         body = compact_json({"Records": list(records)}).encode()
         if self._decoder is None:
             keys = tuple(records[0]["dynamodb"].get("Keys") or {})
-            given, stored = self._options.schema, read_columns(self._state)
-            wanted = None if given is None else item_schema(arrow_schema_of(given), keys)
+            schema, stored = self._options.schema, read_columns(self._state)
+            wanted = None if schema is None else item_schema(arrow_schema_of(schema), keys)
             if stored is None:
-                known = columns_in(self._store, keys) if wanted is None else wanted
-                chosen = item_schema(infer_schema_of_body(body).to_arrow(), keys) if known is None else known
+                columns = columns_in(self._store, keys) if wanted is None else wanted
+                chosen = item_schema(infer_schema_of_body(body).to_arrow(), keys) if columns is None else columns
                 stored = keep_columns(self._state, Columns(chosen, keys))
             elif wanted is not None:
                 stored = keep_columns(self._state, Columns(wanted, keys), replaces=True)
@@ -147,32 +152,32 @@ class StreamEventLog:
         return self._decoder.decode(body)
 
     def _append(self, records: Sequence[dict[str, Any]]) -> None:
-        found = self._decode(records) if records else None
-        for hour, rows in found.of_hours() if found is not None else ():
+        decoded = self._decode(records) if records else None
+        for hour, rows in decoded.of_hours() if decoded is not None else ():
             folder, numbers = hour_folder(hour), _numbers_of(rows.rows)
             written = self._written(folder, min(numbers), max(numbers))
-            new = [each for each in numbers if each not in written]
+            new = [number for number in numbers if number not in written]
             if new:
-                kept = rows.keep(np.array([each not in written for each in numbers], np.bool_))
+                kept = rows.keep(np.array([number not in written for number in numbers], np.bool_))
                 path = f"{folder}{self._state.job_id}-{min(new)}-{max(new)}.parquet"
                 data = parquet_bytes(pa.Table.from_batches([kept.rows]), self._options.compression)
                 self._store.put_if_absent(path, data)
 
     def _written(self, folder: str, first: int, last: int) -> set[int]:
-        """Return the numbers of files of the folder that overlap with these."""
-        found = set[int]()
+        """Return the sequence numbers in the files of the folder whose range overlaps with this one."""
+        written = set[int]()
         for entry in self._store.list(f"{folder}{self._state.job_id}-"):
             match = _RANGE.search(entry.path)
             if match and int(match[1]) <= last and int(match[2]) >= first:
-                found.update(_numbers_of(read_parquet(pa.BufferReader(self._store.read(entry.path)), [SEQUENCE])))
-        return found
+                written.update(_numbers_of(read_parquet(pa.BufferReader(self._store.read(entry.path)), [SEQUENCE])))
+        return written
 
     def _reject(self, record: dict[str, Any], reason: str) -> None:
         failure = Failure(json.dumps(record).encode(), reason)
         store = open_store(self._options.reject_to or "", self._options)
         digest = hashlib.sha256(failure.raw).hexdigest()[:24]
-        keep_failures(store, f"{datetime.now(UTC):%Y/%m/%d}/{self._state.job_id}-{digest}", [failure])
+        write_failures(store, f"{datetime.now(UTC):%Y/%m/%d}/{self._state.job_id}-{digest}", [failure])
 
 
 def _numbers_of(rows: pa.RecordBatch | pa.Table) -> list[int]:
-    return [int(str(each)) for each in rows.column(SEQUENCE).to_pylist()]
+    return [int(str(number)) for number in rows.column(SEQUENCE).to_pylist()]

@@ -1,6 +1,6 @@
-"""A kind of streams: how the stream of a table is found, opened, decoded and priced; and what its sources share.
+"""Kinds of streams: finding, opening, decoding and pricing the stream of a table, and the base class of their sources.
 
-To add a kind, write its module, with a source and an object of :class:`StreamKind`, and name the object in
+To add a kind, write a module with a source and an object of :class:`StreamKind`, and register the object in
 ``stream_registry.py``.
 """
 
@@ -32,27 +32,30 @@ if TYPE_CHECKING:
 
 _LANES = 16
 ATTEMPTS, BASE_SECONDS = 9, 0.2
-"""Repetitions of a request, of about a minute together."""
+"""Attempts for a request. Together they take about one minute."""
 _THROTTLED = "LimitExceededException"
-# Dates are whole seconds, and responses take their time: less is no difference between two clocks.
-_LEAST_OFFSET_SECONDS = 2.0
+# The dates of responses are whole seconds, and responses take time. A smaller offset is not a difference between
+# clocks.
+_MIN_OFFSET_SECONDS = 2.0
 
 
 class Reply(Protocol):
     """A request for records that was sent."""
 
     def result(self) -> bytes | None:
-        """Return the body, or None if the source sends records when there are some, and none have come yet.
+        """Return the body, or None if the source pushes records and none have arrived yet.
 
         Raises
         ------
-        TrimmedError, ExpiredError
-            As their names say.
+        TrimmedError
+            If records at the position were trimmed.
+        ExpiredError
+            If the iterator expired.
         """
 
 
 class StreamSource(Protocol):
-    """Read the shards of one stream."""
+    """Reader of the shards of one stream."""
 
     @property
     def name(self) -> str:
@@ -60,11 +63,11 @@ class StreamSource(Protocol):
 
     @property
     def pushes(self) -> bool:
-        """Return whether the service pushes records, as enhanced fan-out does; then a reply reads what has arrived."""
+        """Return whether the service pushes records, as enhanced fan-out does."""
 
     @property
     def polling(self) -> StreamSource:
-        """Return a source of the same records that replies to each request; this one, if it does."""
+        """Return a source of the same records that replies to each request. A polling source returns itself."""
 
     @property
     def keeps_seconds(self) -> float:
@@ -72,35 +75,35 @@ class StreamSource(Protocol):
 
     @property
     def clock_offset_seconds(self) -> float:
-        """Return the offset of the service's clock from this machine's, by the dates of its responses.
+        """Return the offset of the service's clock from this machine's, from the dates of its responses.
 
         The true offset is at most one second larger. Offsets below two seconds are 0.
         """
 
     def pause_after(self, size_bytes: int) -> float:
-        """Return the pause of a shard after a reply of so many bytes, in seconds."""
+        """Return the pause of a shard after a reply of this size, in seconds."""
 
     def shards(self) -> list[Shard]:
         """Return all shards that can still be read."""
 
     def iterator(self, shard: Shard, position: str) -> str:
-        """Return an iterator over a shard from behind a position.
+        """Return an iterator over the records of a shard after a position.
 
         Raises
         ------
         TrimmedError
-            If records behind the position are gone.
+            If records after the position were trimmed.
         """
 
     def begin(self, iterator: str) -> Reply:
-        """Ask for the next records, as a reply of GetRecords."""
+        """Send a request for the next records. The reply has the format of GetRecords."""
 
     def close(self) -> None:
-        """Close what only this source uses."""
+        """Close the connections that only this source uses."""
 
 
 class StreamKind(ABC):
-    """What ddbio knows of a kind of streams.
+    """Kind of streams, such as DynamoDB Streams or Kinesis.
 
     Attributes
     ----------
@@ -109,15 +112,16 @@ class StreamKind(ABC):
     title
         The name in messages.
     arn_part
-        What the ARN of each stream of the kind has.
+        A part of the ARN that all streams of the kind share.
     is_of_table
-        Whether a stream belongs to one table: it has the changes of this table alone, its ARN names it, and no shard is
-        added when another stream follows. A stream of another kind may have the changes of several tables.
+        Whether a stream belongs to one table. Such a stream has only the changes of this table, its ARN names the
+        table, and it gets no more shards after it was turned off. A stream of another kind can have the changes of
+        several tables.
     has_event_ids
-        Whether a change is known by an event id, as it may come again, and is numbered by the capture; otherwise it
-        comes once, with a number of its stream.
+        Whether changes have event ids. Such a change can arrive more than once, and the capture assigns its sequence
+        number. Otherwise each change arrives once, with a sequence number of the stream.
     record_time
-        Finds the time of the first record of a reply, in seconds since 1970.
+        Matches the time of the first record of a reply, in seconds since 1970.
     """
 
     name: ClassVar[str]
@@ -129,12 +133,12 @@ class StreamKind(ABC):
 
     @abstractmethod
     def find(self, options: CaptureOptions, spec: ClientSpec, described: Mapping[str, Any]) -> str:
-        """Return the ARN of the stream of a table, by DescribeTable's ``Table``.
+        """Return the ARN of the stream of a table. ``described`` is the ``Table`` of DescribeTable.
 
         Raises
         ------
         OptionError
-            If there is none that a log can be made of.
+            If the table has no stream, or its stream lacks the images that a log needs.
         """
 
     @abstractmethod
@@ -144,7 +148,7 @@ class StreamKind(ABC):
         Parameters
         ----------
         fan_out
-            A consumer of the stream, by name or ARN, that the service sends records to.
+            The name or ARN of a consumer of the stream, for enhanced fan-out.
         """
 
     @abstractmethod
@@ -153,37 +157,31 @@ class StreamKind(ABC):
 
     @abstractmethod
     def changes_in(self, body: bytes, table: str) -> tuple[bytes, int]:
-        """Return the changes of a table that a reply has, as text, and the number of its other records."""
+        """Return the changes of a table in a reply, as text, and the number of other records."""
 
     @abstractmethod
     def read_cost(self, reads: int, size_bytes: int) -> Part:
-        """Return the cost of requests for records, by their number and the bytes of all replies."""
+        """Return the cost of reading the stream, from the number of requests and the bytes of all replies."""
 
     def table_arn(self, arn: str) -> str:
-        """Return the ARN of the table of a stream; an empty text if the stream does not belong to one table."""
+        """Return the ARN of the table of a stream, or an empty string if the stream does not belong to one table."""
         del arn
         return ""
 
     def began_at(self, arn: str) -> float | None:
-        """Return when a stream was turned on, in seconds since 1970; None if its ARN does not say it."""
+        """Return the time at which a stream was turned on, in seconds since 1970, or None if the ARN lacks it."""
         del arn
         return None
 
 
 class PollingSource(ABC):
-    """Read the shards of one stream by requests; one that fails for a moment is repeated.
-
-    Attributes
-    ----------
-    name
-        The ARN of the stream.
-    """
+    """Base class of sources that poll the shards of a stream. Requests with transient errors are retried."""
 
     api: ClassVar[Api]
     permissions: ClassVar[str]
-    """What the names of permissions begin with."""
+    """Prefix of the names of IAM actions."""
     reply_limit: ClassVar[Mapping[str, int]] = {}
-    """How many records a reply may have; nothing leaves it to the service."""
+    """The maximum number of records in a reply. Empty for the default of the service."""
     pushes = False
 
     def __init__(self, spec: ClientSpec, arn: str) -> None:
@@ -204,11 +202,11 @@ class PollingSource(ABC):
     def clock_offset_seconds(self) -> float:
         """Return the offset of the service's clock from this machine's; see ``StreamSource``."""
         offset = self._sender.date_offset_seconds if isinstance(self._sender, LightTransport) else None
-        return 0.0 if offset is None or abs(offset) < _LEAST_OFFSET_SECONDS else offset
+        return 0.0 if offset is None or abs(offset) < _MIN_OFFSET_SECONDS else offset
 
     @abstractmethod
     def pause_after(self, size_bytes: int) -> float:
-        """Return the pause of a shard after a reply of so many bytes, in seconds."""
+        """Return the pause of a shard after a reply of this size, in seconds."""
 
     @abstractmethod
     def shards(self) -> list[Shard]:
@@ -216,10 +214,10 @@ class PollingSource(ABC):
 
     @abstractmethod
     def iterator_request(self, shard: Shard, position: str) -> dict[str, str]:
-        """Return the request for an iterator over a shard from behind a position."""
+        """Return the request for an iterator over a shard after a position."""
 
     def iterator(self, shard: Shard, position: str) -> str:
-        """Return an iterator over a shard from behind a position; raise TrimmedError if that is gone."""
+        """Return an iterator over a shard after a position. Raises TrimmedError if the shard is gone."""
         try:
             return str(self.call("GetShardIterator", self.iterator_request(shard, position))["ShardIterator"])
         except NotFoundError as error:
@@ -227,7 +225,7 @@ class PollingSource(ABC):
             raise TrimmedError(str(error)) from None
 
     def begin(self, iterator: str) -> PendingRecords:
-        """Ask for the next records."""
+        """Send a request for the next records."""
         return PendingRecords(self, json.dumps({"ShardIterator": iterator, **self.reply_limit}).encode())
 
     def close(self) -> None:
@@ -235,7 +233,7 @@ class PollingSource(ABC):
         self._sender.close()
 
     def events_transport(self) -> LightTransport | None:
-        """Return what can take responses of events, or None if botocore sends the requests."""
+        """Return the transport for event streams, or None if botocore sends the requests."""
         return self._sender if isinstance(self._sender, LightTransport) else None
 
     def send(self, operation: str, body: bytes) -> PendingResponse:
@@ -243,7 +241,7 @@ class PollingSource(ABC):
         return self._sender.begin(operation, "", body)
 
     def settle(self, operation: str, body: bytes, pending: PendingResponse | None = None) -> bytes:
-        """Return the response of a request, which is repeated while it fails in a way that may pass."""
+        """Return the response of a request. Transient errors are retried."""
         first = [pending]
 
         def request() -> bytes:
@@ -280,7 +278,7 @@ class PendingRecords:
             self._pending = None
 
     def result(self) -> bytes:
-        """Return the body; raise TrimmedError or ExpiredError."""
+        """Return the body. Raises TrimmedError or ExpiredError."""
         return self._source.settle("GetRecords", self._body, self._pending)
 
 
@@ -289,12 +287,12 @@ def _may_pass(error: Exception) -> bool:
 
 
 def parse_shard(described: Mapping[str, Any]) -> Shard:
-    """Return a shard as the services describe it."""
+    """Return a shard from its description by the service."""
     numbers = described["SequenceNumberRange"]
     parents = (described.get(name) for name in ("ParentShardId", "AdjacentParentShardId"))
     return Shard(
         described["ShardId"],
-        tuple(each for each in parents if each is not None),
+        tuple(parent for parent in parents if parent is not None),
         numbers["StartingSequenceNumber"],
         numbers.get("EndingSequenceNumber"),
     )

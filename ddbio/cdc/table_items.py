@@ -1,4 +1,4 @@
-"""Read some items of a table by their keys, consistently, as rows of its log."""
+"""Consistent reads of some items of a table by their keys, as rows of its log."""
 
 from __future__ import annotations
 
@@ -27,54 +27,54 @@ if TYPE_CHECKING:
     from ddbio.cdc.options import CaptureHealOptions
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html
-_MOST_KEYS = 100
+_MAX_KEYS = 100
 _ROUNDS = 50
 _ATTEMPTS, _BASE_SECONDS = 9, 0.2
 
 
 def read_items(options: CaptureHealOptions, keys: pa.Table, at: datetime, decoder: ExportDecoder) -> pa.Table:
-    """Return a row of this time for each key: the item as it is now, or that there is none.
+    """Return a row with this time for each key: the current item, or a delete if there is none.
 
     Parameters
     ----------
     keys
-        The key columns, and the rescue column if a key attribute is there.
+        The key columns, and the rescue column if a key attribute is in it.
 
     Raises
     ------
     ThrottledError
-        If the table leaves keys unread again and again.
+        If the table leaves keys unread repeatedly.
     """
     budget, lines = LocalBudget(options.rcu_per_second), list[str]()
-    names = [name_of_field(each) for each in keys.schema if each.name != RESCUE_NAME]
+    names = [name_of_field(field) for field in keys.schema if field.name != RESCUE_NAME]
     texts = [json.loads(line) for line in to_dynamodb_json(keys).splitlines()]
-    rows = [each["Item"] if each.keys() == {"Item"} else each for each in texts]
-    # The rescue column may have other attributes, too.
-    wanted = [{name: each[name] for name in names} for each in rows]
+    rows = [text["Item"] if text.keys() == {"Item"} else text for text in texts]
+    # The rescue column may also have other attributes.
+    wanted = [{name: row[name] for name in names} for row in rows]
     micros = str(round(at.timestamp() * 1_000_000))
-    for start in range(0, len(wanted), _MOST_KEYS):
-        asked = wanted[start : start + _MOST_KEYS]
-        found = {compact_json({name: item[name] for name in names}): item for item in _read(options, asked, budget)}
+    for start in range(0, len(wanted), _MAX_KEYS):
+        asked = wanted[start : start + _MAX_KEYS]
+        items = {compact_json({name: item[name] for name in names}): item for item in _read(options, asked, budget)}
         for key in asked:
             change: dict[str, Any] = {"Metadata": {"WriteTimestampMicros": {"N": micros}}, "Keys": key}
-            item = found.get(compact_json(key))
+            item = items.get(compact_json(key))
             lines.append(compact_json(change | ({} if item is None else {"NewImage": item})))
     found_rows = decoder.decode_lines("\n".join(lines).encode())
     return decoder.schema.empty_table() if found_rows is None else pa.Table.from_batches([found_rows.rows])
 
 
 def _read(options: CaptureHealOptions, keys: list[dict[str, Any]], budget: LocalBudget) -> list[dict[str, Any]]:
-    found, left, table = list[dict[str, Any]](), keys, options.table
+    items, left, table = list[dict[str, Any]](), keys, options.table
     with contextlib.closing(open_body_sender(dynamodb_spec(options), 1)) as sender:
         for _ in range(_ROUNDS):
             grant = budget.acquire(len(left))
             asked = {table: {"Keys": left, "ConsistentRead": True}}
             reply = _send(sender, table, {"RequestItems": asked, "ReturnConsumedCapacity": "TOTAL"})
             budget.settle(grant, units_in(reply.get("ConsumedCapacity")) or 0.0)
-            found += next(iter(reply["Responses"].values()), [])
-            left = next((each["Keys"] for each in reply.get("UnprocessedKeys", {}).values()), [])
+            items += next(iter(reply["Responses"].values()), [])
+            left = next((unprocessed["Keys"] for unprocessed in reply.get("UnprocessedKeys", {}).values()), [])
             if not left:
-                return found
+                return items
     raise ThrottledError(f"table {table!r} left {len(left)} items unread {_ROUNDS} times: try again later", 0.0, 0.0)
 
 
@@ -89,5 +89,5 @@ def _send(sender: BodySender, table: str, asked: dict[str, Any]) -> dict[str, An
         )
     except (BotoCoreError, ClientError) as error:
         raise to_ddbio_error(error, action="dynamodb:BatchGetItem", resource=f"table {table!r}") from error
-    found: dict[str, Any] = json.loads(reply)
-    return found
+    response: dict[str, Any] = json.loads(reply)
+    return response

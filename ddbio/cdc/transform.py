@@ -1,4 +1,4 @@
-"""Transform change records as Firehose hands them to a Lambda function: one flat line of plain JSON a change."""
+"""Transformation of Firehose records with changes, in a Lambda function, to one flat line of plain JSON per change."""
 
 from __future__ import annotations
 
@@ -27,22 +27,24 @@ if TYPE_CHECKING:
     from ddbio.items.attribute import AttributeValue, Item
     from ddbio.items.change_lines import Change
 
-# https://docs.aws.amazon.com/firehose/latest/dev/data-transformation.html: the answer of the function has 6 MB at most.
+# https://docs.aws.amazon.com/firehose/latest/dev/data-transformation.html: the response of the function has at most 6
+# MB.
 MAX_ANSWER_BYTES = 6_000_000
 _FRAME_BYTES = 300
 _MICROS = 1_000_000
 
 
 def transform_event(event: dict[str, Any], table: str | None = None) -> dict[str, Any]:
-    """Return the answer to an event of Firehose's data transformation.
+    """Return the response to an event of Firehose's data transformation.
 
-    Each change is one line with a line end; its year, month, day and hour, in UTC, are the partition keys. A record
-    that is no change, or for which the answer has no room, is ``ProcessingFailed`` and goes to the error prefix.
+    Each change is one line with a line end. Its year, month, day and hour, in UTC, are the partition keys. A record
+    that is not a change, or that exceeds the size limit of the response, is ``ProcessingFailed`` and is written to the
+    error prefix.
 
     Parameters
     ----------
     table
-        Changes of other tables are ``Dropped``, so that Firehose delivers them nowhere.
+        Changes of other tables are ``Dropped``, so that Firehose does not deliver them.
     """
     answers, size_bytes = list[dict[str, Any]](), 0
     for record in event["records"]:
@@ -50,7 +52,7 @@ def transform_event(event: dict[str, Any], table: str | None = None) -> dict[str
         size_bytes += len(answer["data"]) + len(record["recordId"]) + _FRAME_BYTES
         if size_bytes > MAX_ANSWER_BYTES and answer["result"] == "Ok":
             size_bytes -= len(answer["data"])
-            # Without its data: Firehose keeps what it sent.
+            # Without its data: Firehose keeps the data that it sent.
             answer = {"recordId": record["recordId"], "result": "ProcessingFailed"}
         answers.append(answer)
     return {"records": answers}
@@ -83,14 +85,14 @@ def change_line(body: bytes) -> tuple[str, datetime]:
 
 
 def change_time(body: bytes) -> datetime:
-    """Return the time of one change; errors are those of :func:`change_line`."""
+    """Return the time of one change. Errors are those of :func:`change_line`."""
     return _time_of(_change_of(body)[0])
 
 
 def _change_of(body: bytes) -> tuple[Change, dict[str, Any]]:
     changes = list(checked_changes(body))
     if len(changes) != 1:
-        raise DecodeError(f"a record holds {len(changes)} changes, not one")
+        raise DecodeError(f"a record has {len(changes)} changes, not one")
     return changes[0], json.loads(body)
 
 
@@ -120,7 +122,7 @@ def _answer(record: dict[str, Any], table: str | None) -> dict[str, Any]:
 
 
 def _plain(value: AttributeValue) -> str:
-    """Return an attribute value as plain JSON; a number keeps its digits, binary stays base64."""
+    """Return an attribute value as plain JSON. A number keeps its digits, binary stays base64."""
     ((tag, content),) = value.items()
     match tag:
         case "N":
@@ -132,6 +134,6 @@ def _plain(value: AttributeValue) -> str:
         case "L":
             return f"[{','.join(map(_plain, content))}]"
         case "M":
-            return f"{{{','.join(f'{compact_json(name)}:{_plain(each)}' for name, each in content.items())}}}"
+            return f"{{{','.join(f'{compact_json(name)}:{_plain(element)}' for name, element in content.items())}}}"
         case _:
             return compact_json(content)

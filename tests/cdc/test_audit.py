@@ -118,7 +118,7 @@ def test_files_are_compared_with_records(log):
 
 def test_a_folder_without_a_capture_is_told(tmp_path):
     """Neither a status nor a verification makes sense where nothing was captured."""
-    with pytest.raises(NotFoundError, match="no capture here"):
+    with pytest.raises(NotFoundError, match="has no capture"):
         ddbio.capture_status(tmp_path)
-    with pytest.raises(NotFoundError, match="is no log of changes"):
+    with pytest.raises(NotFoundError, match="is not a log of changes"):
         ddbio.verify_capture(tmp_path, job_id="x")

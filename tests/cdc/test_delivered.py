@@ -109,7 +109,7 @@ def test_transformed_lines_are_read_with_their_keys(tmp_path):
     """Lines of the transformation function need to know the key; a schema says what is binary, and a set."""
     line, _ = change_line(json.dumps(change("a", 12345678901234567890)).encode())
     put(tmp_path, "lines.gz", gzip.compress(f"{line}\n".encode() * 2))
-    with pytest.raises(DecodeError, match="say with keys"):
+    with pytest.raises(DecodeError, match="give keys, the key attributes"):
         ddbio.read_changes(tmp_path)
     (row,) = ddbio.read_changes(tmp_path, keys="pk").to_pylist()
     assert (row["n"], row["tags"], row["b"]) == (Decimal(12345678901234567890), ["x"], "AAE=")
@@ -175,7 +175,7 @@ def test_what_is_no_change_goes_to_the_error_prefix(tmp_path):
     bad = b'{"half":' + joined(change("a", 1)) + b'{"Item":{}}' + joined(change("b", 2))
     put(tmp_path, f"in/{HOUR}/one", bad)
     put(tmp_path, f"in/{HOUR}/two", failed(b"left out, for it failed before"))
-    with pytest.raises(DecodeError, match="one: 2 of its records are no changes"):
+    with pytest.raises(DecodeError, match="one: 2 of its records are not changes"):
         ddbio.read_changes(tmp_path / "in")
     for _ in range(2):
         found = ddbio.read_changes(tmp_path / "in", reject_to=str(tmp_path / "errors"))
@@ -411,17 +411,17 @@ def test_changes_of_another_table_are_never_mixed_in(tmp_path, kind, place):
     else:
         put(tmp_path, "in/o", failed(own + other) if place == "failed" else own + other)
     log, source = tmp_path / "log", tmp_path / "in"
-    with pytest.raises(OptionError, match="'orders' and 'users': say with source_table"):
+    with pytest.raises(OptionError, match="'orders' and 'users': choose one with source_table"):
         ddbio.replay(source, log)
     assert not list(log.glob("year=*"))
     report = ddbio.replay(source, log, source_table="orders")
     assert (report.records, report.foreign) == (1, 1)
     assert values(rows_of(log)) == [("MODIFY", "a", 1)]
-    with pytest.raises(OptionError, match="begun with the changes of 'orders', not of 'users'"):
+    with pytest.raises(OptionError, match="started with the changes of 'orders', not of 'users'"):
         ddbio.replay(source, log, source_table="users")
     if place == "failed":
         return
-    with pytest.raises(OptionError, match="say with table"):
+    with pytest.raises(OptionError, match="choose one with table"):
         ddbio.read_changes(source)
     assert values(ddbio.read_changes(source, table="orders").to_pylist()) == [("MODIFY", "a", 1)]
     with pytest.raises(OptionError, match="no changes of table 'third', but of orders, users"):
@@ -433,7 +433,7 @@ def test_what_is_written_keeps_its_table(tmp_path, records):
     """All tables are written, each line and record with its table's name; or those of one."""
     text = joined(of_table("orders", "a", 1), of_table("users", "x", 5), of_table("orders", "b", 2))
     ddbio.write_changes([text], tmp_path / "all", prefix="log/", records=records)
-    with pytest.raises(OptionError, match="say with table"):
+    with pytest.raises(OptionError, match="choose one with table"):
         ddbio.read_changes(tmp_path / "all/log", keys="pk")
     assert values(ddbio.read_changes(tmp_path / "all/log", keys="pk", table="users").to_pylist()) == [
         ("MODIFY", "x", 5)
@@ -449,7 +449,7 @@ def test_a_table_takes_the_changes_of_its_own_name(tmp_path):
     with FakeDynamoDB(burst_at_creation=1.0) as fake:
         fake.load("orders", b'{"Item":{"pk":{"S":"a"},"n":{"N":"9"}}}\n', "pk:S")
         run = {"table": "orders", "endpoint_url": fake.endpoint_url}
-        with pytest.raises(OptionError, match="of table 'orders', but of users: say with source_table"):
+        with pytest.raises(OptionError, match="of table 'orders', but of users: choose the table with source_table"):
             ddbio.replay(tmp_path, **run)
         assert ddbio.replay(tmp_path, source_table="users", **run).records == 1
         assert ddbio.read_table(**run).column("n").to_pylist() == [1]

@@ -148,7 +148,7 @@ def test_consumers_are_checked(fake, table, tmp_path):
     """A consumer of another stream, one that is gone, and one without Kinesis are named."""
     name, arn, _ = table
     run = {"source": "kinesis", "available_now": True, "endpoint_url": fake.endpoint_url}
-    with pytest.raises(OptionError, match="no consumer of the data stream"):
+    with pytest.raises(OptionError, match="not a consumer of the data stream"):
         ddbio.capture(name, tmp_path, fan_out=f"{arn}-other/consumer/one:1", **run)
     with pytest.raises(NotFoundError, match="consumer"):
         ddbio.capture(name, tmp_path, fan_out=f"{arn}/consumer/gone:1", **run)

@@ -16,10 +16,10 @@ from ddbio.cdc.healing import (
     ExportDecoder,
     ExportedKeys,
     LogState,
+    find_digests,
     heal_windows,
     image_digests,
     key_digests,
-    places_of,
 )
 from ddbio.cdc.log_order import in_order, last_of_each
 from ddbio.cdc.log_rows import LogDecoder
@@ -191,7 +191,7 @@ def array_of(digests):
 def test_digests_are_found_among_those_that_begin_alike(known, wanted):
     """Each is found where it is, and nothing else is."""
     ordered = sorted(known)
-    places, is_known = places_of(array_of(wanted), array_of(ordered))
+    places, is_known = find_digests(array_of(wanted), array_of(ordered))
     assert is_known.tolist() == [each in known for each in wanted]
     assert [ordered[place] for place in places[is_known]] == [each for each in wanted if each in known]
 

@@ -80,8 +80,8 @@ SETTINGS = [
 
 @pytest.mark.parametrize(("tag", "arrow", "keys"), SETTINGS)
 @pytest.mark.parametrize("each_time", [1, 2, 7, 60])
-@pytest.mark.parametrize("by_place", [False, True])
-def test_ties_of_hot_items_are_put_in_order(tag, arrow, keys, each_time, by_place):
+@pytest.mark.parametrize("by_rank", [False, True])
+def test_ties_of_hot_items_are_put_in_order(tag, arrow, keys, each_time, by_rank):
     """Many changes share a time, of items that come back to what they were: each goes on where the last one ended."""
     random, records, changes = Random(each_time), list[dict](), list[tuple[int, str, int, int]]()
     state = dict.fromkeys(keys, -1)
@@ -103,13 +103,13 @@ def test_ties_of_hot_items_are_put_in_order(tag, arrow, keys, each_time, by_plac
     rows = pa.Table.from_batches([ddbio.from_dynamodb_json("\n".join(items).encode(), schema)])
     times = pa.array([1_000 * (1 + each[0]) for each in shuffled], pa.timestamp("us", "UTC"))
     rows = rows.append_column("_event_time", times)
-    numbers = sequences_of(rows, records.__getitem__, ["k"], 1, by_place=by_place).to_pylist()
+    numbers = sequences_of(rows, records.__getitem__, ["k"], 1, by_rank=by_rank).to_pylist()
     for key in keys:
         own = sorted((number, old, new) for number, (_, k, old, new) in zip(numbers, shuffled, strict=True) if k == key)
         assert own[0][1] == -1
         assert all(one[2] == two[1] for one, two in itertools.pairwise(own))
         assert len({number for number, _, _ in own}) == len(own)
-    assert len(set(numbers)) == len(numbers) or not by_place
+    assert len(set(numbers)) == len(numbers) or not by_rank
 
 
 def test_a_tie_goes_on_where_the_tie_before_it_ended():

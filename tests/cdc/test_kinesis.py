@@ -119,7 +119,7 @@ def test_the_data_stream_is_found_by_the_table(fake, make_table, make_stream, tm
         ddbio.capture(make_table(), tmp_path, **run)
     one, two = make_stream(), make_stream()
     table = make_table(one, two)
-    with pytest.raises(OptionError, match="give stream"):
+    with pytest.raises(OptionError, match="choose one with stream"):
         ddbio.capture(table, tmp_path, **run)
     with pytest.raises(OptionError, match="do not go to 'third'"):
         ddbio.capture(table, tmp_path, stream="third", **run)

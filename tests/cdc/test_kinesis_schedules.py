@@ -173,7 +173,7 @@ def test_silence_longer_than_the_stream_keeps_changes_is_a_gap():
     world.write()
     with pytest.raises(GapError, match="are gone"):
         world.capture(available_now=True)
-    assert world.capture(available_now=True, goes_on=True).gaps
+    assert world.capture(available_now=True, continues_after_gaps=True).gaps
 
 
 class SharedKinesisWorld(KinesisWorld):

@@ -448,7 +448,7 @@ def test_another_data_stream_is_a_gap(make, fake, tmp_path):
     table.client.delete_table(TableName=table.name)
     table.create(stream=None)
     send(arns[0])
-    with pytest.raises(OptionError, match="made anew"):
+    with pytest.raises(OptionError, match="created again"):
         table.capture(tmp_path, source="kinesis")
 
 
@@ -484,9 +484,9 @@ IDENTITIES = [
     ("a replica that another endpoint serves", {}, {"table_id": "new"}, None),
     ("a replica", {}, {"table_id": "new", "table_arn": arn_of(region="eu-west-1"), "regions": {"us-east-1"}}, None),
     ("a data stream", {"stream": "arn:aws:kinesis:::stream/a", "table_arn": ""}, {}, None),
-    ("made anew", {}, {"table_id": "new", "created_at": 2000.0}, "made anew"),
-    ("made anew, a log without ids", {"table_id": ""}, {"table_id": "new", "created_at": 2000.0}, "made anew"),
-    ("made anew at an unknown time", {}, {"table_id": "new", "created_at": None}, "made anew"),
+    ("made anew", {}, {"table_id": "new", "created_at": 2000.0}, "created again"),
+    ("made anew, a log without ids", {"table_id": ""}, {"table_id": "new", "created_at": 2000.0}, "created again"),
+    ("made anew at an unknown time", {}, {"table_id": "new", "created_at": None}, "created again"),
     ("of another Region", {}, {"table_id": "new", "table_arn": arn_of(region="eu-west-1")}, "no replica"),
     ("of another account", {}, {"table_id": "new", "table_arn": arn_of(account="2")}, "no replica"),
     ("of another name", {}, {"table": "users", "table_arn": arn_of(table="users")}, "log of table 'orders'"),

@@ -171,7 +171,7 @@ def test_what_is_no_log_is_told(tmp_path, monkeypatch):
     """Neither the state of a replay into a table, nor a job that is not there; the message names those that are."""
     JobState(LocalStore(tmp_path / "state"), "replay_1", "replay").begin({"source": "s", "target": "orders"})
     for folder in ("state", "nothing"):
-        with pytest.raises(NotFoundError, match="is no log of changes"):
+        with pytest.raises(NotFoundError, match="is not a log of changes"):
             ddbio.apply(tmp_path / folder, tmp_path / "lake")
     handle(tmp_path / "log", monkeypatch, [1])
     with pytest.raises(NotFoundError, match=r"give one of stream_\w+, or no job_id"):

@@ -59,7 +59,7 @@ def test_the_latest_begins_about_now(seeds):
 
 
 def test_a_gap_is_named_and_not_passed_over():
-    """What was trimmed before it was read ends the capture; with goes_on it is noted, and the rest is logged."""
+    """Changes trimmed before they are read end the capture. With continues_after_gaps, the gap is recorded instead."""
     world = World(1, kill=0.0, split=0.0)
     world.capture(available_now=True)
     world.is_quiet = True
@@ -70,7 +70,7 @@ def test_a_gap_is_named_and_not_passed_over():
     world.write()
     with pytest.raises(GapError, match="are gone: the stream keeps them for a day"):
         world.capture(available_now=True)
-    loop = world.capture(available_now=True, goes_on=True)
+    loop = world.capture(available_now=True, continues_after_gaps=True)
     assert loop.gaps
     found, count = world.captured()
     assert world.expected().items() <= found.items()

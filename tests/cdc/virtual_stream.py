@@ -118,7 +118,7 @@ class World:
             item = {**key, "n": {"N": str(self.written)}}
             put_item(self.database, Request({"TableName": "tab", "Item": item}))
 
-    def capture(self, *, steps=None, start="trim-horizon", goes_on=False, available_now=False):
+    def capture(self, *, steps=None, start="trim-horizon", continues_after_gaps=False, available_now=False):
         """Run a capture as a new process does; it is stopped after some waits."""
         state = JobState(MemoryStore(self), "job", "capture")
         loop = CaptureLoop(
@@ -127,7 +127,7 @@ class World:
             LIMITS,
             self.timing(steps),
             started_at=state.begin({"started_at": self.clock.at})["started_at"],
-            goes_on=goes_on,
+            continues_after_gaps=continues_after_gaps,
         )
         loop.resume(start)
         loop.run(available_now=available_now)

@@ -135,7 +135,7 @@ def test_an_export_that_the_lake_does_not_hold(fake, table, tmp_path):
         (0, True, None),
         (1, True, None),
         (999_999, False, None),
-        (1, "none", "is no log of changes"),
+        (1, "none", "is not a log of changes"),
         (-1, True, "the base"),
         (-1_000_000, False, "the base"),
     ],
