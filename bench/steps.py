@@ -273,7 +273,7 @@ class Steps:
             window = parts_of_all[first : first + _WINDOW_PARTS]
             parts = RawItemParts(window)
             for chunk in spread_ranges([len(part) for part in window], len(window)):
-                parts.joined_ranges(chunk.firsts, np.diff(chunk.places))
+                parts.joined_ranges(chunk.firsts, np.diff(chunk.starts))
 
     def _order_keys(self) -> None:
         """Look for rows of one key in each window, which keep their order."""

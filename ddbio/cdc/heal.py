@@ -223,8 +223,8 @@ def _require_recovery(options: CaptureHealOptions, first: Window) -> None:
     raise OptionError(
         f"the point-in-time recovery of table {options.table!r} {recovery_state}, and the first gap of {options.dest} "
         f"starts at {first.start.isoformat()}: no export has the lost changes. Start another log with a new base: "
-        "'ddbio capture' into an empty folder, then 'ddbio scan' or a full export; and turn recovery on, which heals the "
-        "next gap"
+        "'ddbio capture' into an empty folder, then 'ddbio scan' or a full export; and turn recovery on, which heals "
+        "the next gap"
     )
 
 

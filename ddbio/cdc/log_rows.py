@@ -207,7 +207,7 @@ class LogDecoder:
         operations, sequences, expired = own_members(text)
         if len(operations) != decoded.num_rows or len(sequences) not in {0, decoded.num_rows}:
             raise DecodeError(
-                f"of {decoded.num_rows} records, {len(operations)} have an operation, {len(sequences)} a sequence number"
+                f"of {decoded.num_rows} records, {len(operations)} have an operation, {len(sequences)} have a number"
             )
         if needs_images:
             _require_images(decoded, operations)

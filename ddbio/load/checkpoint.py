@@ -1,8 +1,9 @@
-"""Mark checkpoints between the rows of a load, and store which units are finished, so that the job can continue.
+"""Checkpoints of a load: markers between rows, and the stored numbers of finished units, so that the job can continue.
 
-The file ``_ddbio/<job_id>.load.json`` identifies the job. Beside it, in ``_ddbio/<job_id>.load/``, each task of each
-run writes one small file with the units that it has finished, and how many rows of those of text that it has not: no
-file has two writers. Which job of a load was the latest is in ``_ddbio/<digest of what the load is>.latest-load/``.
+The file ``_ddbio/<job_id>.load.json`` identifies the job. In the folder ``_ddbio/<job_id>.load/`` next to it, each task
+of each run writes one small file with the units that it has finished, and the number of written rows of unfinished text
+units. So no file has two writers. The folder ``_ddbio/<digest of the load's identity>.latest-load/`` has the id of the
+latest job of a load.
 """
 
 from __future__ import annotations
@@ -37,13 +38,16 @@ if TYPE_CHECKING:
     from ddbio.storage.staged import StoredObject
 
 FLUSH_SECONDS = 1.0
-"""Units are stored as finished after at most so long; a job that was killed before writes their rows again."""
+"""Units are stored as finished after at most this time. A job that was killed before writes their rows again."""
 
-KEPT_SECONDS = 90 * 24 * 3600.0
-"""Checkpoints in the default folder are kept for so long after the last of them; in a given ``state`` for ever."""
+RETENTION_SECONDS = 90 * 24 * 3600.0
+"""Retention of checkpoints in the default folder, after the last of them.
 
-# How the parts of a load's identity are called; of the source's files only a digest is known.
-_SAID = {"files": "", "shares": "tasks that share its keys:"}
+In a given ``state`` they are kept forever.
+"""
+
+# Names of the parts of a load's identity in messages. Of the source's files only a digest is stored.
+_IDENTITY_NAMES = {"files": "", "shares": "tasks that share its keys:"}
 
 _LATEST = "job"
 
@@ -51,12 +55,12 @@ log = logging.getLogger(__name__)
 
 
 class Checkpoint:
-    """Mark a point between rows; it is reached when every row before it is written, skipped, or rejected and stored.
+    """Marker between rows. It is reached when every row before it is written, skipped, or rejected and stored.
 
     Parameters
     ----------
     reached
-        Called once when the checkpoint is reached, in the thread that reads the rows; not called if the write ends
+        Called once when the checkpoint is reached, in the thread that reads the rows. Not called if the write ends
         before.
     """
 
@@ -66,7 +70,7 @@ class Checkpoint:
 
 
 def state_folder() -> str:
-    """Return where loads store their checkpoints by default: this user's state folder.
+    """Return the default folder for checkpoints of loads: this user's state folder.
 
     References
     ----------
@@ -79,13 +83,13 @@ def state_folder() -> str:
 def identity_of(
     options: LoadOptions, table: TableDescription, source: FileSource, key_partitions: int | None
 ) -> dict[str, Any]:
-    """Return what must stay the same for a job to continue; options that their class calls changeable may change."""
+    """Return the values that must be equal for a job to continue. Options declared as changeable are left out."""
     listed = hashlib.sha256()
     for entry in source.files:
         listed.update(f"{entry.path}\n{entry.size_bytes}\n{entry.version}\n".encode())
     types = hashlib.sha256()
-    for name, each in sorted(source.types.items()):
-        types.update(f"{name}\n{tag_of_field(each)} {each.type}\n".encode())
+    for name, field in sorted(source.types.items()):
+        types.update(f"{name}\n{tag_of_field(field)} {field.type}\n".encode())
     fixed = fixed_options(options, without=("source", "table", "schema", "types"))
     return {
         "source": source.store.uri,
@@ -93,7 +97,8 @@ def identity_of(
         "units": len(source.units),
         "shares": key_partitions,
         "table": f"{table.arn} {table.table_id}",
-        # Loads of earlier versions are found by a hash of this text, which has these two empty values and no others.
+        # Loads of earlier versions are identified by a hash of this text, which has these two empty values and no
+        # others.
         **{name: value for name, value in fixed.items() if value or name in {"newer_by", "operation_by"}},
         **({"types": types.hexdigest()} if source.types else {}),
     }
@@ -101,14 +106,14 @@ def identity_of(
 
 @dataclass(frozen=True)
 class EarlierLoad:
-    """Say what became of the latest job that loaded the same files into the same table in the same way.
+    """Result of the latest job that loaded the same files into the same table in the same way.
 
     Attributes
     ----------
     rows
-        How many rows it has written, as far as is noted.
+        The number of rows that it has written according to its checkpoints.
     is_finished
-        Whether these are all.
+        Whether these are all rows.
     """
 
     job_id: str
@@ -117,14 +122,14 @@ class EarlierLoad:
 
 
 class CheckpointStore:
-    """Hold the finished units of a job, and store those that this task finishes; picklable until the first of them.
+    """Finished units of a job, and storage of those that this task finishes. Picklable until the first is stored.
 
     Attributes
     ----------
     finished
         The units that earlier runs finished.
     begun
-        How many rows earlier runs wrote of others, from the first row on.
+        The number of rows that earlier runs wrote of unfinished units, from the first row on.
     rows
         The number of rows that earlier runs wrote of both.
     earlier
@@ -155,23 +160,23 @@ class CheckpointStore:
 
     @property
     def is_durable(self) -> bool:
-        """Return whether a later run will find the checkpoints."""
+        """Return whether a later run can read the checkpoints."""
         return self._state is not None
 
     @property
     def is_due(self) -> bool:
-        """Return whether what is marked now will be stored at once."""
+        """Return whether a unit that is marked now will be stored immediately."""
         return self._state is not None and time.monotonic() - self._flushed_at >= FLUSH_SECONDS
 
     def finish(self, unit: int, rows: int) -> None:
-        """Mark a unit as finished; it is stored at the next ``flush``, or within about a second."""
+        """Mark a unit as finished. It is stored at the next ``flush``, or within about one second."""
         self._new[unit] = rows
         self._begun.pop(unit, None)
         if self.is_due:
             self.flush()
 
     def begin(self, unit: int, rows: int) -> None:
-        """Mark that so many rows of a unit are written, and store it."""
+        """Mark the first rows of a unit as written, and store their number."""
         self._begun[unit] = rows
         self.flush()
 
@@ -193,21 +198,22 @@ def open_checkpoints(
     Parameters
     ----------
     cluster
-        The master of the cluster that runs the job; its workers cannot reach this user's state folder.
+        The master of the cluster that runs the job. Its workers cannot reach this user's state folder.
 
     Raises
     ------
     OptionError
-        If the job was begun with another source, table or mode; or if it is named by ``job_id`` and runs on a cluster
-        without a ``state`` that the workers reach.
+        If the job was started with another source, table or mode; or if it has a ``job_id`` and runs on a cluster
+        without a ``state`` that the workers can reach.
     TargetError
-        If a given ``state`` cannot be written, or another run of the job is under way, or the same load as another job.
+        If a given ``state`` cannot be written, or another run of the job is in progress, or the same load as another
+        job.
     """
     if cluster is not None and options.state is None and not options.shared_paths:
-        advice = "give state=s3://…, a place that all workers reach, or shared_paths"
+        advice = "give state=s3://…, a location that all workers can reach, or shared_paths"
         if options.job_id is not None:
             raise OptionError(f"job {job_id!r} cannot be continued on {cluster} without a state: {advice}")
-        log.warning("this load cannot be continued if it is stopped: to have that on %s %s", cluster, advice)
+        log.warning("this load cannot be continued if it is stopped: to change that on %s %s", cluster, advice)
         yield CheckpointStore(None, job_id)
         return
     state = _state(options, job_id)
@@ -219,32 +225,32 @@ def open_checkpoints(
         log.warning("this load cannot be continued if it is stopped, give a state: %s", error)
         yield CheckpointStore(None, job_id)
         return
-    require_same(job_id, begun, identity, _SAID)
+    require_same(job_id, begun, identity, _IDENTITY_NAMES)
     if options.state is None:
         _sweep(state.store, job_id)
     with Claim(state.store, job_id, "append").held():
-        found = _read(state)
-        found.earlier = _replace_latest(state, identity, is_new=begun is identity)
-        yield found
+        checkpoints = _read(state)
+        checkpoints.earlier = _replace_latest(state, identity, is_new=begun is identity)
+        yield checkpoints
 
 
 def _sweep(store: ObjectStore, spared: str) -> None:
-    """Delete what jobs, but for one, have noted in the folder that nobody chose, and not touched for 90 days."""
+    """Delete the checkpoints in the default folder that are older than 90 days, except those of one job."""
     jobs: dict[str, list[StoredObject]] = {}
     for entry in store.list(META):
         jobs.setdefault(entry.path.removeprefix(META).partition(".")[0], []).append(entry)
     jobs.pop(spared, None)
-    oldest = time.time() - KEPT_SECONDS
-    store.delete([each.path for job in jobs.values() if max(e.modified_at for e in job) < oldest for each in job])
+    oldest = time.time() - RETENTION_SECONDS
+    store.delete([entry.path for job in jobs.values() if max(e.modified_at for e in job) < oldest for entry in job])
 
 
 def _replace_latest(state: JobState, identity: Mapping[str, Any], *, is_new: bool) -> EarlierLoad | None:
-    """Note that this job is the latest of its load; return the one before, if that is another and this one is new.
+    """Record this job as the latest of its load. Return the previous one if it differs and this job is new.
 
     Raises
     ------
     TargetError
-        If the one before runs: its older rows could be written after newer ones of this one.
+        If the previous job runs: its older rows could be written after newer ones of this job.
     """
     key = hashlib.sha256(json.dumps(dict(identity), sort_keys=True).encode()).hexdigest()[:32]
     latest = JobState(state.store, key, "latest-load")
@@ -255,17 +261,17 @@ def _replace_latest(state: JobState, identity: Mapping[str, Any], *, is_new: boo
         is_finished = len(done.finished) == (identity["shares"] or identity["units"])
         earlier = EarlierLoad(earlier_id, done.rows, is_finished)
         if not is_finished:
-            _require_dead(state, earlier_id)
+            _require_not_running(state, earlier_id)
     latest.put(_LATEST, {"job_id": state.job_id})
     return earlier
 
 
-def _require_dead(state: JobState, job_id: str) -> None:
+def _require_not_running(state: JobState, job_id: str) -> None:
     claim = Claim(state.store, job_id, "append")
     try:
         claim.take()
     except TargetError as error:
-        raise TargetError(f"the same load is under way: {error}", state.store.uri) from error
+        raise TargetError(f"the same load is in progress: {error}", state.store.uri) from error
     claim.release()
 
 
@@ -275,13 +281,13 @@ def read_checkpoints(options: LoadOptions, job_id: str, identity: Mapping[str, A
     Raises
     ------
     OptionError
-        If the job was begun with another source, table or mode.
+        If the job was started with another source, table or mode.
     """
     state = _state(options, job_id)
     begun = state.head()
     if begun is None:
         return CheckpointStore(None, job_id)
-    require_same(job_id, begun, identity, _SAID)
+    require_same(job_id, begun, identity, _IDENTITY_NAMES)
     return _read(state)
 
 
@@ -293,10 +299,10 @@ def _read(state: JobState) -> CheckpointStore:
     files = list(state.records())
     # Two runs may have finished the same unit.
     finished = {
-        unit: rows for each in files for first, last, rows in each["finished"] for unit in range(first, last + 1)
+        unit: rows for file in files for first, last, rows in file["finished"] for unit in range(first, last + 1)
     }
     begun: dict[int, int] = {}
-    for unit, rows in (pair for each in files for pair in each.get("begun", ())):
+    for unit, rows in (pair for file in files for pair in file.get("begun", ())):
         if unit not in finished:
             begun[unit] = max(rows, begun.get(unit, 0))
     rows = sum(finished.values()) + sum(begun.values())
@@ -304,8 +310,8 @@ def _read(state: JobState) -> CheckpointStore:
 
 
 def _runs(rows_of: Mapping[int, int]) -> list[tuple[int, int, int]]:
-    """Return first and last number of each run of adjacent units with equally many rows, and how many those are."""
+    """Return the first unit, the last unit and the rows per unit of each run of adjacent units with equal rows."""
     ordered = enumerate(sorted(rows_of.items()))
-    runs = itertools.groupby(ordered, lambda each: (each[1][0] - each[0], each[1][1]))
+    runs = itertools.groupby(ordered, lambda indexed: (indexed[1][0] - indexed[0], indexed[1][1]))
     groups = [[number for _, (number, _) in run] for _, run in runs]
     return [(group[0], group[-1], rows_of[group[0]]) for group in groups]

@@ -1,4 +1,4 @@
-"""Copy a table into another one, also across regions and accounts; create the target like the source if asked."""
+"""Copy of a table into another one, also across regions and accounts. The target can be created like the source."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ _LOG = logging.getLogger("ddbio.copy")
 
 @dataclass(frozen=True)
 class CopyPlan(EstimatedPlan):
-    """Describe a copy before it starts: its scan, its write, and the CreateTable request of a new target.
+    """Plan of a copy: its scan, its write, and the CreateTable request of a new target.
 
     Attributes
     ----------
     write
         None if the target does not exist yet.
     write_units
-        Write units of the target, its global indexes included, if every item is new there.
+        Write units of the target, including its global indexes, if every item is new there.
     verify_units
         Read units of reading the target to verify it.
     limited_by
-        What the estimated seconds come from.
+        The bottleneck of the estimated seconds.
     """
 
     scan: ScanPlan
@@ -85,19 +85,19 @@ class CopyPlan(EstimatedPlan):
 
     @property
     def outline(self) -> JobOutline:
-        """Return what is known of the copy's extent."""
+        """Return the extent of the copy for a progress display."""
         target, rate = ("", None) if self.write is None else (self.write.table, self.write.wcu_per_second)
         return JobOutline(f"copy {self.scan.table} to {target}", "WCU", self.scan.item_count or None, rate)
 
     @property
     def estimate(self) -> Estimate:
-        """Return what the copy is expected to take and to cost."""
+        """Return the expected units, time and cost of the copy."""
         cost = self.cost or Cost(())
         requests, seconds = self.requests, self.estimated_seconds
         return Estimate(self.units, requests, self.scan.bytes, seconds, self.limited_by, cost)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values; ``units`` are those of reads and writes together."""
+        """Return the plan as plain values. ``units`` are those of reads and writes together."""
         values = super().to_dict()
         del values["cost"]
         return values
@@ -105,7 +105,7 @@ class CopyPlan(EstimatedPlan):
 
 @dataclass(frozen=True, kw_only=True)
 class CopyReport(PlannedReport):
-    """Report what a copy did.
+    """Result of a copy.
 
     Attributes
     ----------
@@ -116,17 +116,17 @@ class CopyReport(PlannedReport):
     items
         Items read.
     written, skipped, rejected
-        What became of them.
+        Counts of the items by their result.
     rcu_consumed, wcu_consumed
-        Units the service charged, schema sampling and secondary indexes included.
+        Units the service charged, including schema sampling and secondary indexes.
     throttles
         Throttled requests by reason, of reads and writes.
     verified
-        Whether the target was found to hold what was read; null without ``verify``.
+        Whether the target has exactly the items that were read; null without ``verify``.
     digest
-        Digest of what was read, with ``verify``.
+        Digest of the items that were read, with ``verify``.
     scanned_items
-        Items the service read and charged: more than those that were copied, with ``where``.
+        Items the service read and charged. With ``where``, these are more than the copied ones.
     """
 
     source: str
@@ -145,12 +145,12 @@ class CopyReport(PlannedReport):
 
 
 def plan_copy(options: CopyOptions, from_file: str | None = None) -> CopyPlan:
-    """Return how a table would be copied, after describing both tables and sampling the source; nothing is written.
+    """Return the plan of a copy, after describing both tables and sampling the source. Nothing is written.
 
     Parameters
     ----------
     from_file
-        JSON that describes the source, which then need not exist, and a new target like it: DescribeTable's answer
+        JSON that describes the source, which then need not exist, and a new target like it: DescribeTable's response
         with ``AverageItemSizeBytes``.
 
     Raises
@@ -180,7 +180,7 @@ def plan_copy(options: CopyOptions, from_file: str | None = None) -> CopyPlan:
 def _plan(
     options: CopyOptions, target: TableDescription, scan: ScanPlan, write: WritePlan
 ) -> tuple[CopyPlan, JobLimits]:
-    """Return the plan of a copy into a target that is there, or will be like it, and when the copy is stopped.
+    """Return the plan of a copy into an existing or future target, and the limits at which the copy is stopped.
 
     Raises
     ------
@@ -193,13 +193,13 @@ def _plan(
     read_seconds = scan.estimated_seconds - scan.burst_saves_seconds
     if read_seconds > seconds:
         seconds, limited_by = read_seconds, f"reading: {scan.limited_by}"
-    # The sample is read, and charged to the budget, before.
+    # The sample was read, and charged to the budget, before.
     seconds += scan.seconds - read_seconds
-    # The scan's own plan has the reads; the cluster runs as long as the whole copy.
+    # The scan's own plan has the reads. The cluster runs for the duration of the whole copy.
     used: list[tuple[Literal["reads", "writes"], float | None, TableDescription]] = [("writes", units, target)]
     verify_units = 0.0
     if options.verify:
-        # The target then holds what the source does, and is read strongly consistent, at half of its own capacity.
+        # The target then has the source's items. It is read strongly consistent, at half of its provisioned capacity.
         verify_units = verification_units(scan.bytes_of_items, scan.item_bytes)
         rate = None if target.on_demand or target.rcu is None else target.rcu * DEFAULT_RATIO
         seconds += max(
@@ -223,7 +223,7 @@ def _plan(
 
 
 class CopyWatch(Watch[CopyPlan], Protocol):
-    """Follow a running copy, to show its progress."""
+    """Observer of a running copy, to show its progress."""
 
     def verifying(self, table: str) -> None:
         """Show that the target is being read to verify it."""
@@ -240,9 +240,9 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
     PartialWriteError
         If the target refuses an item and ``reject_to`` is not given.
     ValidationError
-        If ``verify`` is given and the target then holds something else.
+        If ``verify`` is given and the target then has other items.
     DdbioError
-        The error that ended the copy; items that were acknowledged before stay written.
+        The error that ended the copy. Items that were acknowledged before stay written.
     """
     clock = Clock()
     created = _must_create(options)
@@ -257,7 +257,7 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
     if created:
         create_like(options)
     (task,) = scan_tasks(plan, scan, table)
-    # Raw items: the bytes that the source answered go into the target's requests, and no value is decoded.
+    # Raw items: the bytes of the source's responses are used in the target's requests, and no value is decoded.
     stream = _stream_of(replace(task, digest=options.verify), budget, write)
     progress = None if watch is None else lambda _, budget: watch.running(made, budget)
     with budget.within_limits(), closing(iter(stream)) as items:
@@ -302,7 +302,7 @@ def _must_create(options: CopyOptions) -> bool:
 
 
 def _target_of(options: CopyOptions, *, created: bool) -> TableDescription:
-    """Return the description of the target, or of what it will be; problems are raised before it is created."""
+    """Return the description of the target, or of the future one. Problems are raised before it is created."""
     source = describe_table(dynamodb_spec(options), options.source)
     if created:
         target = _like(source, options)
@@ -310,19 +310,19 @@ def _target_of(options: CopyOptions, *, created: bool) -> TableDescription:
         try:
             target = describe_table(dynamodb_spec(options.target_connection), options.target)
         except NotFoundError as error:
-            raise NotFoundError(f"{error}; or let create_target make it like the source") from error
+            raise NotFoundError(f"{error}; or use create_target to create it like the source") from error
         if source.table_id and (source.arn, source.table_id) == (target.arn, target.table_id):
             raise OptionError(f"source and target are one table, {source.arn}: name another target")
     if source.key_types != target.key_types:
         raise SchemaError(
             f"table {options.source!r} has the key {_key_text(source.key_types)}, table {options.target!r} "
-            f"{_key_text(target.key_types)}: copy to a table with the same key, or let create_target make one"
+            f"{_key_text(target.key_types)}: copy to a table with the same key, or create one with create_target"
         )
     return target
 
 
 def _like(source: TableDescription, options: CopyOptions) -> TableDescription:
-    """Return the description of a target that is made like the source."""
+    """Return the description of a target that is created like the source."""
     like = options.billing == "like"
     return replace(source, on_demand=source.on_demand or not like, wcu=source.wcu if like else None)
 
@@ -355,17 +355,19 @@ def _scan_options(options: CopyOptions, table: TableDescription | None = None) -
 
 
 def _read_bytes_per_second(plan: ScanPlan) -> float | None:
-    """Return the most bytes of items that the budget lets a scan read in a second."""
+    """Return the maximum bytes of items that the budget lets a scan read per second."""
     if plan.rcu_per_second is None:
         return None
     return plan.rcu_per_second * READ_UNIT_BYTES * (1 if plan.consistent else 2)
 
 
 def _stream_of(task: ScanTask, budget: LocalBudget, write: WritePlan) -> RotatedStream[RawItems] | PageStream[RawItems]:
-    """Return what reads a small page of each segment in turn; of item collections and keys, one after the other.
+    """Return a reader of a small page of each segment in turn.
 
-    A scan goes through the table's partitions one after the other, and the target has the same hash ranges: items read
-    in that order would be written at the rate of one partition.
+    Item collections and keys are read one after the other.
+
+    A scan reads the table's partitions one after the other, and the target has the same hash ranges. Items read in that
+    order would be written at the rate of one partition.
     """
     if any(request.queries or request.keys for request in task.requests):
         return PageStream(task, budget, partial(raw_item_reader, write))
@@ -394,7 +396,7 @@ def _write_options(options: CopyOptions, limits: JobLimits | None = None) -> Wri
 
 
 def _verify(read: Digest, options: CopyOptions) -> float:
-    """Compare the target with what was read, and return the read units that it took."""
+    """Compare the target with the items that were read, and return the read units that it took."""
     held, units = read_digest(options.target, options.target_connection)
     if (held.count, held.hexdigest()) != (read.count, read.hexdigest()):
         details = {
@@ -404,8 +406,8 @@ def _verify(read: Digest, options: CopyOptions) -> float:
             "held_items": held.count,
         }
         raise ValidationError(
-            f"table {options.target!r} holds {held.count:,} items of digest {held.hexdigest()}, and {read.count:,} of "
-            f"digest {read.hexdigest()} were read from {options.source!r}: one of them was written to meanwhile, or "
+            f"table {options.target!r} has {held.count:,} items of digest {held.hexdigest()}, and {read.count:,} of "
+            f"digest {read.hexdigest()} were read from {options.source!r}: a table was written to in the meantime, or "
             "the target was not empty; copy again",
             details,
         )

@@ -1,7 +1,7 @@
-"""Encode rows as the writes of several lanes, as a plan says.
+"""Encoding of rows as the writes of several lanes, according to a plan.
 
-Rows come as columns, or as raw items, whose bytes go into the requests unchanged. A raw item that its reader cannot
-vouch for is encoded like columns, so that it is refused by the same rules.
+Rows are columns, or raw items whose bytes are copied into the requests unchanged. A raw item that its reader cannot
+validate is encoded like columns, so that the same rules apply to it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ddbio.load.plan import WritePlan
     from ddbio.load.requests import EncodedRows
 
-# Rows that are encoded at once fit into the processor's caches, but fill the batches of all lanes, and never take many
+# Rows that are encoded together fit into the processor's caches, but fill the batches of all lanes, and never take many
 # megabytes.
 CHUNK_ROWS = 8192
 CACHED_BYTES = 2 * 1024 * 1024
@@ -45,7 +45,7 @@ _NO_ROWS = pa.schema([])
 
 
 def chunks(rows: pa.RecordBatch | RawItems, plan: WritePlan) -> Iterator[pa.RecordBatch | RawItems]:
-    """Yield rows in chunks to be encoded; raw items are read in chunks already."""
+    """Yield rows in chunks to be encoded. Raw items are already read in chunks."""
     if isinstance(rows, RawItems):
         yield rows
         return
@@ -54,7 +54,7 @@ def chunks(rows: pa.RecordBatch | RawItems, plan: WritePlan) -> Iterator[pa.Reco
 
 
 def chunk_rows(row_bytes: int, plan: WritePlan) -> int:
-    """Return how many rows of a size are encoded at once."""
+    """Return the number of rows of a size that are encoded together."""
     row_bytes = max(1, row_bytes)
     filling_rows = plan.lanes * (SINGLE_LANE_ROWS if plan.sends_single_items else LANE_ROWS)
     return max(1, min(CHUNK_ROWS, CHUNK_BYTES // row_bytes, max(CACHED_BYTES // row_bytes, filling_rows)))
@@ -62,7 +62,7 @@ def chunk_rows(row_bytes: int, plan: WritePlan) -> int:
 
 @dataclass(frozen=True)
 class LaneWrites:
-    """Hold the writes of each lane that a batch was encoded as, and the rows that were refused."""
+    """Writes of each lane that a batch was encoded as, and the rows that were refused."""
 
     lanes: list[Writes]
     refusals: tuple[Refusal, ...]
@@ -79,20 +79,20 @@ def check_columns(schema: pa.Schema, plan: WritePlan) -> None:
     """
     twice = [name for name, times in Counter(schema.names).items() if times > 1]
     if twice:
-        raise SchemaError(f"the rows have {twice[0]!r} as the name of several columns: rename all but one")
+        raise SchemaError(f"the rows have several columns with the name {twice[0]!r}: rename all but one")
     missing = [name for name in dict(plan.key_types) if not columns_of(schema, [name])]
     missing += [name for name in filter(None, [plan.operation_by]) if name not in schema.names]
     if RESCUE_NAME not in schema.names:
         missing += [name for name in filter(None, [plan.newer_by]) if not columns_of(schema, [name])]
     if missing:
         raise SchemaError(
-            f"the rows have no column {missing[0]!r}, which table {plan.table!r} or an option asks for: they have "
+            f"the rows have no column {missing[0]!r}, which table {plan.table!r} or an option needs: they have "
             f"{', '.join(schema.names)}"
         )
 
 
 def legal_key_hashes(batch: pa.RecordBatch, plan: WritePlan) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Return the rows that have a legal key, and the hash of each."""
+    """Return the rows that have a valid key, and the hash of each."""
     keys = dict(plan.key_types)
     encoded = ItemEncoder(batch.schema, columns_of(batch.schema, keys), keys).encode(batch)
     legal = np.flatnonzero(np.diff(encoded.offsets))
@@ -100,7 +100,7 @@ def legal_key_hashes(batch: pa.RecordBatch, plan: WritePlan) -> tuple[NDArray[np
 
 
 class RowEncoder:
-    """Encode record batches of one schema as writes.
+    """Encoder of record batches of one schema as writes.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class RowEncoder:
         self._splitter = LaneSplitter(plan.lanes, template, deque() if free_buffers is None else free_buffers)
 
     def encode(self, batch: pa.RecordBatch, first_row: int = 0) -> LaneWrites:
-        """Return the writes of each lane; rows are numbered from ``first_row``."""
+        """Return the writes of each lane. Rows are numbered from ``first_row``."""
         encoded = self._encoder.encode(batch)
         rows = np.flatnonzero(np.diff(encoded.offsets))
         if len(rows) < batch.num_rows:
@@ -143,7 +143,7 @@ def raw_item_reader(plan: WritePlan) -> RawItemReader:
 
 
 class RawItemEncoder:
-    """Encode raw items as writes; they come from the ``raw_item_reader`` of the same plan.
+    """Encoder of raw items as writes. They must come from the ``raw_item_reader`` of the same plan.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ class RawItemEncoder:
             self._compared = names.index(plan.newer_by) if plan.newer_by in names else len(names)
 
     def encode(self, items: RawItems, first_row: int = 0) -> LaneWrites:
-        """Return the writes of each lane; items are numbered from ``first_row``."""
+        """Return the writes of each lane. Items are numbered from ``first_row``."""
         data, hashes, units = items.data, items.hashes, write_units(items.sizes)
         begins, ends = np.ascontiguousarray(items.spans[:, 0]), np.ascontiguousarray(items.spans[:, 1])
         if self._plan.mode == "delete" or self._compared is not None:
@@ -172,27 +172,28 @@ class RawItemEncoder:
         refusals: list[Refusal] = []
         rows = np.flatnonzero(items.doubtful)
         if len(rows):
-            encoded, found = self._by_columns(items, rows)
+            encoded, hashes_of_rows = self._by_columns(items, rows)
             begins[rows], ends[rows] = encoded.offsets[:-1] + len(data), encoded.offsets[1:] + len(data)
             data = np.concatenate([data, encoded.texts])
             units[rows], hashes = encoded.units, hashes.copy()
-            hashes[rows] = found
+            hashes[rows] = hashes_of_rows
             refusals = [
-                Refusal(int(rows[each.row]), each.attribute, each.rule, each.message) for each in encoded.refusals
+                Refusal(int(rows[refusal.row]), refusal.attribute, refusal.rule, refusal.message)
+                for refusal in encoded.refusals
             ]
         taken = np.flatnonzero(ends - begins)
         texts = RowBytes(data, begins, ends, units, first_row)
         return LaneWrites(self._splitter.split(texts, taken, hashes[taken], {}), tuple(refusals))
 
     def _columns(self, items: RawItems) -> list[RowTexts]:
-        """Return what a request says of each item that is not doubtful."""
+        """Return the parts of a request for each item that is not doubtful."""
         everywhere = np.ones(len(items), np.bool_)
         columns = [RowTexts(items.data, items.spans[:, 0], items.spans[:, 1])]
         if self._plan.mode == "delete":
             columns = []
-            for place, name in enumerate(self._keys):
-                opening = f"{',' if place else '{'}{compact_json(name)}:".encode()
-                columns += [RowTexts.where(everywhere, opening), _values_of(items, place)]
+            for position, name in enumerate(self._keys):
+                opening = f"{',' if position else '{'}{compact_json(name)}:".encode()
+                columns += [RowTexts.where(everywhere, opening), _values_of(items, position)]
             columns.append(RowTexts.where(everywhere, b"}"))
         if self._compared is None:
             return columns
@@ -201,7 +202,7 @@ class RawItemEncoder:
         return [*columns, RowTexts.where(everywhere, opening), compared, RowTexts.where(everywhere, b"}")]
 
     def _by_columns(self, items: RawItems, rows: NDArray[np.int64]) -> tuple[EncodedRows, NDArray[np.uint64]]:
-        """Encode some items by columns; return the result and the hashes of their keys."""
+        """Encode some items by columns. Return the result and the hashes of their keys."""
         batch = item_columns([parse_json(items.text(row)) for row in rows.tolist()])
         encoder = request_encoder(batch.schema, self._plan)[1]
         encoded = encoder.encode(batch)
@@ -216,14 +217,14 @@ def _values_of(items: RawItems, number: int) -> RowTexts:
     return RowTexts(items.data, items.values[:, number, 0], items.values[:, number, 1])
 
 
-# Files whose columns differ come one after the other.
-_MOST_ENCODERS = 16
+# Files with different columns are read one after the other.
+_MAX_ENCODERS = 16
 
 
 class ItemsOfRows:
-    """Encode record batches as raw items before they are spread: bytes are put in another order faster than columns.
+    """Encoder of record batches as raw items before they are spread: bytes are reordered faster than columns.
 
-    Batches with a row that is refused stay columns, of which rejects are made, and so do all where a request takes
+    Batches with a refused row stay columns, from which rejects are made. All batches stay columns if a request needs
     more of a row than its item.
     """
 
@@ -234,7 +235,7 @@ class ItemsOfRows:
         self._encoder: tuple[bytes, Encoder] | None = None
 
     def of(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch | RawItems]:
-        """Yield the rows as raw items, or as they are."""
+        """Yield the rows as raw items, or unchanged."""
         if not self._is_asked:
             yield rows
             return
@@ -246,7 +247,7 @@ class ItemsOfRows:
         if encoded.refusals:
             return rows
         spans = np.stack([encoded.offsets[:-1], encoded.offsets[1:]], axis=1)
-        # Only conditions and deletes look at the values of keys.
+        # Only conditions and deletes use the values of keys.
         values = np.zeros((len(spans), len(self._keys), 2), np.int64)
         hashes = key_hashes(rows, list(self._keys))
         return RawItems(encoded.buffer, spans, encoded.sizes, hashes, values, np.zeros(len(spans), np.bool_))
@@ -262,7 +263,7 @@ class ItemsOfRows:
 
 
 class Encoders:
-    """Hold the encoders of one write: of the schemas that came last, and of raw items.
+    """Encoders of one write: for the most recent schemas, and for raw items.
 
     Parameters
     ----------
@@ -282,15 +283,15 @@ class Encoders:
         SchemaError
             See ``check_columns``.
         """
-        # Schemas with other metadata are equal to Arrow, and yet a list may be a set in only one of them.
+        # Schemas with different metadata are equal for Arrow, but a list may be a set in only one of them.
         key = b"" if isinstance(rows, RawItems) else rows.schema.serialize().to_pybytes()
-        found = self._encoders.pop(key, None)
-        if found is None:
+        encoder = self._encoders.pop(key, None)
+        if encoder is None:
             if isinstance(rows, RawItems):
-                found = RawItemEncoder(self._plan, self._free_buffers)
+                encoder = RawItemEncoder(self._plan, self._free_buffers)
             else:
-                found = RowEncoder(rows.schema, self._plan, self._free_buffers)
-        self._encoders[key] = found
-        if len(self._encoders) > _MOST_ENCODERS:
+                encoder = RowEncoder(rows.schema, self._plan, self._free_buffers)
+        self._encoders[key] = encoder
+        if len(self._encoders) > _MAX_ENCODERS:
             del self._encoders[next(iter(self._encoders))]
-        return found
+        return encoder

@@ -1,10 +1,10 @@
-"""Make a key from the values of some columns: equal values have the same key on any machine, and others have not.
+"""Keys computed from the values of some columns: equal values have the same key on any machine, other values do not.
 
 The key is the SHA-256, as 64 hexadecimal digits, of each value in the order of the columns: a letter for its kind, the
 number of its bytes, a colon and the bytes. Kinds are text ``S`` (UTF-8), numbers ``N`` (plain digits without exponent
 and trailing zeros, so that 1, 1.0 and 1.00 are equal), binary ``B``, booleans ``Z``, dates ``D``, instants ``T`` (UTC,
 in microseconds), local times ``L``, and null ``_`` without bytes. Column names do not matter. Floats are an error,
-since their digits depend on the program that prints them, and so are nested values.
+since their digits depend on the program that prints them. Nested values are an error, too.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _YEAR_DIGITS = 4
 
 
 def idempotency_key(rows: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> pa.Array[Any]:
-    """Return a key for each row; two keys are equal if and only if all the columns are equal.
+    """Return a key for each row. Two keys are equal if and only if all the columns are equal.
 
     Raises
     ------
     OptionError
-        If no column is named, or one that does not exist.
+        If no column is given, or one that does not exist.
     SchemaError
         If a column is of floats or nested, or a timestamp finer than microseconds.
     """
     missing = [name for name in columns if rows.schema.names.count(name) != 1]
     if missing or not columns:
-        raise OptionError(f"idempotency_key needs columns that are there once: {missing or 'none'} was named")
+        raise OptionError(f"idempotency_key needs columns that exist exactly once: {missing or 'none'} was given")
     parts = [_parts(name, rows.column(name)) for name in columns]
     digests = [sha256(b"".join(row)).hexdigest() for row in zip(*parts, strict=True)]
     return pa.array(digests, pa.string())
@@ -51,7 +51,9 @@ def _parts(name: str, column: Any) -> list[bytes]:
     parts: list[bytes] = []
     for array in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         letter, contents = _contents(name, plain_array(array))
-        parts += [NULL_PART if each is None else b"%s%d:%s" % (letter, len(each), each) for each in contents]
+        parts += [
+            NULL_PART if content is None else b"%s%d:%s" % (letter, len(content), content) for content in contents
+        ]
     return parts
 
 
@@ -60,7 +62,7 @@ def _contents(name: str, column: Any) -> tuple[bytes, list[bytes | None]]:
     for fits, letter, convert in _KINDS:
         if fits(kind):
             try:
-                return letter, [None if each is None else _bytes(each) for each in convert(column)]
+                return letter, [None if content is None else _bytes(content) for content in convert(column)]
             except pa.ArrowInvalid as error:
                 raise SchemaError(f"column {name!r}: {error}; {ADVICE}") from error
     raise SchemaError(f"column {name!r} is of type {kind}: {ADVICE}")
@@ -83,7 +85,7 @@ def _days(column: Any) -> list[Any]:
 
 
 def _signed(text: str) -> str:
-    """Return a date with the sign that Spark puts before years of more than four digits."""
+    """Return a date with the sign that Spark writes before years of more than four digits."""
     return text if text[0] == "-" or text[_YEAR_DIGITS] == "-" else f"+{text}"
 
 
@@ -96,7 +98,7 @@ def _plain(digits: str) -> str:
 
 
 def _times(column: Any, zone: str = "") -> list[Any]:
-    # As microseconds, times are printed with six digits after the second.
+    # With microseconds, times are printed with six digits after the second.
     moments = column.cast(pa.timestamp("us", "UTC" if column.type.tz else None))
     return [text and _signed(text) for text in pc.strftime(moments, _SECONDS + zone).to_pylist()]
 

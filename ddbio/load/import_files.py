@@ -1,4 +1,4 @@
-"""Write rows as files for the service's import, as DynamoDB JSON, Ion or CSV: checked, each key once, shuffled."""
+"""Files for the service's import, written from rows as DynamoDB JSON, Ion or CSV: checked, each key once, shuffled."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ _WRITTEN_BY_TAG = {"S": "text", "N": "numbers"}
 
 @dataclass(frozen=True)
 class LineFormat:
-    """Describe how a line is written, and what its item is checked for.
+    """Format of a line, and the checks of its item.
 
     Attributes
     ----------
@@ -103,11 +103,12 @@ class LineFormat:
     format
         ``dynamodb_json``, ``ion`` or ``csv``.
     index_keys
-        Keys of indexes. An item may lack their attributes; if it has one, its type and size must be right.
+        Keys of indexes. An item may lack their attributes. If it has one, its type and size must be valid.
     if_absent, newer_by
         The condition of each line: no item with its key exists, or only one whose attribute ``newer_by`` is smaller.
     delimiter, csv_strings
-        How CSV is written: its delimiter, and whether numbers, booleans and dates that are in no key become text.
+        Settings of CSV: its delimiter, and whether numbers, booleans and dates that are in no key are converted to
+        text.
     """
 
     key: tuple[tuple[str, str], ...]
@@ -120,7 +121,7 @@ class LineFormat:
 
     @property
     def condition(self) -> dict[str, object]:
-        """Return the members that hold the condition; they are the same in each line."""
+        """Return the members with the condition. They are the same in each line."""
         if not self.if_absent and self.newer_by is None:
             return {}
         return absent_condition(self.key[0][0], self.newer_by)
@@ -141,12 +142,12 @@ class LineFormat:
 
 @dataclass(frozen=True)
 class EncodedLines:
-    """Hold the lines of a batch in one buffer; valid until the next batch is encoded.
+    """Lines of a batch in one buffer. Valid until the next batch is encoded.
 
     Attributes
     ----------
     items
-        The rows as the table will hold them: CSV changes types.
+        The rows as they will be in the table: CSV changes types.
     """
 
     items: pa.RecordBatch
@@ -156,7 +157,7 @@ class EncodedLines:
 
 
 LineEncoder: TypeAlias = "_PlainLineEncoder | _ComparingLineEncoder | _CsvLineEncoder"
-"""Encodes batches of one schema as lines, and has the first bytes of each object. An instance belongs to one thread."""
+"""Encoder of batches of one schema as lines, with the first bytes of each object. An instance belongs to one thread."""
 
 
 def line_encoder(schema: pa.Schema, line_format: LineFormat) -> LineEncoder:
@@ -165,7 +166,7 @@ def line_encoder(schema: pa.Schema, line_format: LineFormat) -> LineEncoder:
     Raises
     ------
     OptionError
-        If the rows lack the column ``newer_by``, or have a column that CSV cannot hold.
+        If the rows lack the column ``newer_by``, or have a column that CSV does not support.
     """
     if line_format.format == "csv":
         return _CsvLineEncoder(schema, line_format)
@@ -177,7 +178,7 @@ def line_encoder(schema: pa.Schema, line_format: LineFormat) -> LineEncoder:
 
 
 class _PlainLineEncoder:
-    """Encode rows as lines of DynamoDB JSON or Ion."""
+    """Encoder of rows as lines of DynamoDB JSON or Ion."""
 
     header = b""
 
@@ -198,7 +199,7 @@ class _PlainLineEncoder:
 
 
 class _ComparingLineEncoder:
-    """Add to each line the value of ``newer_by``, which its condition compares."""
+    """Encoder that adds the value of ``newer_by`` to each line, which its condition compares."""
 
     header = b""
 
@@ -219,7 +220,7 @@ def _edges(line_format: LineFormat) -> tuple[bytes, bytes]:
 
 
 class _CsvLineEncoder:
-    """Encode rows as lines of CSV, of which the service makes items that may have other types."""
+    """Encoder of rows as lines of CSV. The service converts them to items that may have other types."""
 
     def __init__(self, schema: pa.Schema, line_format: LineFormat) -> None:
         names, delimiter = [name_of_field(field) for field in schema], line_format.delimiter
@@ -227,7 +228,7 @@ class _CsvLineEncoder:
             raise OptionError(f"CSV for an import has at most {MAX_COLUMNS} columns, the rows have {len(names)}")
         for name in names:
             if not name or not _NAME_CHARACTERS.issuperset(name) or delimiter in name or name == RESCUE_NAME:
-                raise OptionError(f"column {name!r} cannot be named in the first line of CSV: use dynamodb_json")
+                raise OptionError(f"column {name!r} cannot be in the header of CSV: use dynamodb_json")
         tags, as_text = line_format.tags, line_format.csv_strings
         self._schema = pa.schema(
             [
@@ -246,7 +247,7 @@ class _CsvLineEncoder:
             for column, field in zip(rows.columns, self._schema, strict=True)
         ]
         items = pa.RecordBatch.from_arrays(columns, schema=self._schema)
-        # Only the encoder knows which items DynamoDB takes; the text it makes is not used.
+        # Only the encoder knows which items DynamoDB accepts. Its text is not used.
         refusals = (*self._encoder.encode_view(items).refusals, *sorted(_refusals(items), key=attrgetter("row")))
         sink = io.BytesIO()
         pyarrow.csv.write_csv(items, sink, self._options)
@@ -255,7 +256,7 @@ class _CsvLineEncoder:
 
 
 def line_offsets(text: Bytes) -> Offsets:
-    """Return where the lines of a text begin, and where the last one ends."""
+    """Return the offset of each line of a text, and the end of the last one."""
     return np.concatenate([np.zeros(1, np.int64), np.flatnonzero(text == _NEWLINE) + 1])
 
 
@@ -282,7 +283,7 @@ def _refusals(items: pa.RecordBatch) -> Iterator[Refusal]:
     """Yield, for each column, the first row without a value or with a line break in its value."""
     for name, column in zip(items.schema.names, items.columns, strict=True):
         wrong: Any = pc.is_null(column)
-        rule, what = "csv_null", "it is null, and CSV can leave no attribute out: use dynamodb_json"
+        rule, what = "csv_null", "it is null, and CSV cannot leave an attribute out: use dynamodb_json"
         if not column.null_count and pa.types.is_string(column.type):
             wrong = pc.match_substring_regex(column, "[\r\n]")
             rule, what = "csv_newline", "an item of CSV is one line, and this has more: use dynamodb_json"
@@ -296,20 +297,20 @@ _ENDINGS = {"dynamodb_json": "json", "ion": "ion", "csv": "csv"}
 
 @dataclass(frozen=True)
 class ImportFilesPlan(EstimatedPlan):
-    """Describe what writing the rows of files as files for an import would do.
+    """Plan for writing the rows of files as files for an import.
 
     Attributes
     ----------
     source, dest
         The files and the target as given.
     files, rows
-        The files that are read, and their rows if all tell them.
+        The files to read, and the number of their rows if all files have it.
     json_bytes
-        About how much text there will be before compression.
+        The approximate size of the text before compression.
     estimate
-        What it takes and costs: files with columns are assumed to be three times their size as Arrow data.
+        The time and cost. Columnar files are assumed to have three times their size as Arrow data.
     files_skipped
-        Paths of files that are passed over, since their names say that they are no data.
+        Paths of files that are left out, since their names are not those of data files.
     """
 
     source: str
@@ -323,7 +324,7 @@ class ImportFilesPlan(EstimatedPlan):
 
 @dataclass(frozen=True, kw_only=True)
 class ImportFilesReport(FilesReport):
-    """Describe the files that were written for an import; rows in memory have no plan.
+    """Result of writing files for an import. Rows in memory have no plan.
 
     Attributes
     ----------
@@ -332,11 +333,11 @@ class ImportFilesReport(FilesReport):
     key
         The key for which every item was checked.
     format, compression, delimiter
-        What an import request has to name.
+        Parameters for the import request.
     gsi
         Indexes for whose keys every item was checked.
     condition
-        Condition of each item; only a bulk put evaluates it.
+        Condition of each item. Only a bulk put evaluates it.
     rows, items, duplicates
         Rows read, items written, and rows left out because another row has the same key.
     json_bytes
@@ -344,9 +345,9 @@ class ImportFilesReport(FilesReport):
     digest
         Digest of the items, if requested.
     files
-        What was written.
+        The files that were written.
     files_skipped
-        Paths of files that were passed over, since their names say that they are no data.
+        Paths of files that were left out, since their names are not those of data files.
     """
 
     dest: str
@@ -367,21 +368,21 @@ class ImportFilesReport(FilesReport):
 
 
 def write(source: Rows | str | os.PathLike[str], options: ImportFilesFromOptions) -> ImportFilesReport:
-    """Write rows as files for the service's own import of a new table; they become visible together, or not at all.
+    """Write rows as files for the service's own import of a new table. They become visible together, or not at all.
 
     Parameters
     ----------
     source
-        Text or a path names a file, folder or glob; anything else is rows, as for :func:`write_table`.
+        A string or a path is a file, folder or glob. Anything else is rows, as for :func:`write_table`.
 
     Raises
     ------
     NotFoundError, DecodeError
-        If there is no such file, or one is not what its name says.
+        If the file does not exist, or its format is not that of its name.
     EncodeError
-        If a row is no item that DynamoDB takes, or has the key of another row.
+        If a row is not a valid item, or has the key of another row.
     DdbioError
-        After any error nothing is visible at the target.
+        After any error, the target has no new visible file.
     """
     if isinstance(source, str | os.PathLike):
         return write_files(options)
@@ -398,18 +399,18 @@ def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:
     Raises
     ------
     NotFoundError, DecodeError
-        If there is no such file, or one is not what its name says.
+        If the file does not exist, or its format is not that of its name.
     """
     return _ImportJob(options).run()
 
 
 def plan_of(options: ImportFilesFromOptions) -> ImportFilesPlan:
-    """Return what :func:`write_import_files` would take and cost, from the list of the files alone.
+    """Return the time and cost of :func:`write_import_files`, from the list of the files alone.
 
     Raises
     ------
     NotFoundError, DecodeError
-        If there is no such file, or one is not what its name says.
+        If the file does not exist, or its format is not that of its name.
     LimitError
         If the plan is above a limit.
     """
@@ -417,8 +418,8 @@ def plan_of(options: ImportFilesFromOptions) -> ImportFilesPlan:
 
 
 def _plan(source: FileSource, options: ImportFilesFromOptions) -> ImportFilesPlan:
-    read_bytes = sum(each.size_bytes for each in source.files)
-    text = round(sum(each.size_bytes * _text_ratio(each) for each in source.files))
+    read_bytes = sum(file.size_bytes for file in source.files)
+    text = round(sum(file.size_bytes * _text_ratio(file) for file in source.files))
     seconds = START_SECONDS + text / LINES_SPEED
     objects = max(1, -(-text // options.target_file_bytes))
     written = output_parts(options.dest, objects, text / TEXT_RATIOS[options.compression])
@@ -430,7 +431,7 @@ def _plan(source: FileSource, options: ImportFilesFromOptions) -> ImportFilesPla
 
 
 def _text_ratio(file: StoredObject) -> float:
-    """Return about how many times its size a file's items are as text."""
+    """Return the approximate ratio between the text of a file's items and the size of the file."""
     if is_splittable(file):
         return ARROW_RATIO * SENT_RATIO
     path = file.path
@@ -444,9 +445,9 @@ def check_files(options: ImportFilesFromOptions) -> ImportFilesReport:
     Raises
     ------
     EncodeError
-        If a row is no item that DynamoDB takes, or has the key of another one.
+        If a row is not a valid item, or has the key of another row.
     DdbioError
-        What else went wrong.
+        Any other error.
     """
     return _ImportJob(options).check()
 
@@ -457,7 +458,7 @@ def key_of(options: ImportFilesOptions) -> Key:
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError
-        If the text is no key, or the table cannot be described.
+        If the text is not a key, or the table cannot be described.
     """
     if options.key is not None:
         return parse_key(options.key)
@@ -467,11 +468,14 @@ def key_of(options: ImportFilesOptions) -> Key:
     try:
         return parse_table_description(json.loads(local_path(like).read_text("utf-8"))).key_types
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise OptionError(f"like: {like} holds nothing that DescribeTable says of a table ({error!r})") from None
+        raise OptionError(f"like: {like} is not a response of DescribeTable ({error!r})") from None
 
 
 def _unit_batches(source: FileSource, key: Key, duplicates: str) -> Iterator[pa.RecordBatch]:
-    """Yield the rows: backwards if the last of equal keys wins, in random order of units if equal keys are an error."""
+    """Yield the rows.
+
+    They are reversed if the last of equal keys is kept, and units are shuffled if equal keys are an error.
+    """
     files = RowFiles(source.store, ReadOptions(dict(key), null_values=source.null_values))
     units = list(source.units)
     if duplicates == "fail":
@@ -485,7 +489,10 @@ def _unit_batches(source: FileSource, key: Key, duplicates: str) -> Iterator[pa.
 
 
 class _ImportJob(FilesJob[StagedFiles, ImportFilesReport]):
-    """Write rows as files for an import, one after the other: each is compared with all keys before it."""
+    """Job that writes rows as files for an import, one after the other.
+
+    Each row is compared with all keys before it.
+    """
 
     log = logging.getLogger("ddbio.import")
     report_class = ImportFilesReport
@@ -507,14 +514,17 @@ class _ImportJob(FilesJob[StagedFiles, ImportFilesReport]):
         self.extent = f"{self.plan.files} files of {self.plan.source}"
 
     def _open_rows(self) -> list[str]:
-        """Open the rows, and plan what they take; return the files that hold them."""
+        """Open the rows, and plan the job. Return the files that have the rows."""
         options = self.options
         self.key = key_of(options)
         if self._data is None:
-            given = cast("ImportFilesFromOptions", options)
-            source = open_source(given, dict(self.key), given.timestamps)
-            self.plan, self.batches = _plan(source, given), _unit_batches(source, self.key, given.duplicates)
-            return [f"{source.store.uri}/{each.path}" for each in source.files]
+            file_options = cast("ImportFilesFromOptions", options)
+            source = open_source(file_options, dict(self.key), file_options.timestamps)
+            self.plan, self.batches = (
+                _plan(source, file_options),
+                _unit_batches(source, self.key, file_options.duplicates),
+            )
+            return [f"{source.store.uri}/{file.path}" for file in source.files]
         self.plan = ImportFilesPlan("rows in memory", options.dest, 0, None, 0, Estimate())
         rows = batches_of(self._data, options.timestamps)
         self.batches = iter(rows)
@@ -531,7 +541,7 @@ class _ImportJob(FilesJob[StagedFiles, ImportFilesReport]):
             return [StagedFiles(writer.finish())]
 
     def _collect(self, writer: ImportObjectWriter | LineCounter) -> None:
-        """Pass the rows to a writer, until the job is to be stopped."""
+        """Pass the rows to a writer. Raises if the time limit of the job is reached."""
         self.lines = _LineCollector(writer, self.key, self.options)
         limits = run_limits(self.options, self.plan.estimate)
         for batch in self.batches:
@@ -556,7 +566,7 @@ class _ImportJob(FilesJob[StagedFiles, ImportFilesReport]):
             "duplicates": lines.rows - lines.items,
             "json_bytes": lines.json_bytes,
             "digest": lines.digest.digest.hexdigest() if options.digest else None,
-            # Nothing is known of rows in memory before they are written.
+            # For rows in memory, nothing is known before they are written.
             "planned": self.plan.figures if self._data is None else None,
         }
 
@@ -581,7 +591,7 @@ class _ImportJob(FilesJob[StagedFiles, ImportFilesReport]):
 
 
 class _LineCollector:
-    """Collect encoded lines until they fill an object, then pass those with new keys to the writer."""
+    """Collection of encoded lines until they fill an object. Lines with new keys are then passed to the writer."""
 
     def __init__(self, writer: ImportObjectWriter | LineCounter, key: Key, options: ImportFilesOptions) -> None:
         self._writer, self._options = writer, options
@@ -604,8 +614,9 @@ class _LineCollector:
         self.digest = ColumnDigest()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Encode rows; raise at the first that is no item."""
-        # Slices just below what the encoder writes at once need no joining, and an object ends near its target size.
+        """Encode rows. Raises for the first invalid item."""
+        # Slices just below the size that the encoder writes in one piece need no joining, and an object ends near its
+        # target size.
         slice_bytes = min(PIECE_BYTES * 3 // 4, self._options.target_file_bytes // 16)
         step = max(1, batch.num_rows * slice_bytes // max(batch_bytes(batch), 1))
         for start in range(0, batch.num_rows, step):
@@ -640,8 +651,8 @@ class _LineCollector:
         self.rows += rows.num_rows
 
     def _encoder_of(self, schema: pa.Schema) -> LineEncoder:
-        for known, encoder in self._encoders:
-            if known.equals(schema):
+        for known_schema, encoder in self._encoders:
+            if known_schema.equals(schema):
                 return encoder
         encoder = line_encoder(schema, self.line_format)
         if self._encoders and encoder.header != self._header:

@@ -1,4 +1,4 @@
-"""Write rows into a live table, from files or from memory: describe, plan, run tasks, report."""
+"""Writes of rows into a live table, from files or from memory: describe, plan, run tasks, report."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ from ddbio.load.sources import batches_of, check_files, is_one_scan, open_source
 from ddbio.load.spreading import RowSpreader
 from ddbio.load.tables import create_target, describe_target
 from ddbio.load.unit_reader import (
+    BatchOrigins,
     RowOrigins,
-    RowPlaces,
     ShuffledOrigins,
     UnitReader,
     WithinUnits,
@@ -80,9 +80,9 @@ if TYPE_CHECKING:
     Progress: TypeAlias = Callable[[WritePlan, LocalBudget], AbstractContextManager[None]]
 
 _LOG = logging.getLogger("ddbio.load")
-# A smaller window will do for items that come from all partitions of a table anyway.
+# A smaller window is enough for items that are read from all partitions of a table in turn.
 _ROTATED_WINDOW_BYTES = 32 * 1024 * 1024
-_LEAST_WINDOW_BYTES, _WINDOW_SECONDS = 1024 * 1024, 2.0
+_MIN_WINDOW_BYTES, _WINDOW_SECONDS = 1024 * 1024, 2.0
 
 
 def plan_of(options: WriteOptions) -> WritePlan:
@@ -97,12 +97,12 @@ def plan_of(options: WriteOptions) -> WritePlan:
 
 
 def load_plan_of(options: LoadOptions, from_file: str | None = None) -> LoadPlan:
-    """Return how files would be loaded, after describing the table and sampling one file; nothing is written.
+    """Return the plan of a load, after describing the table and sampling one file. Nothing is written.
 
     Parameters
     ----------
     from_file
-        JSON that describes the table, which then need not exist: DescribeTable's answer.
+        JSON that describes the table, which then need not exist: DescribeTable's response.
 
     Raises
     ------
@@ -110,16 +110,16 @@ def load_plan_of(options: LoadOptions, from_file: str | None = None) -> LoadPlan
         The error with which the load would fail at its start.
     """
     if options.retry_rejects:
-        raise OptionError("a retry has no plan: its rows are few, and are tried as they are")
-    found, plan = _describe_and_plan(options, None if from_file is None else read_statistics(from_file).table)
+        raise OptionError("a retry of rejects has no plan")
+    described, plan = _describe_and_plan(options, None if from_file is None else read_statistics(from_file).table)
     if options.job_id is None or from_file is not None:
         return plan
-    identity = identity_of(options, found.table, found.source, plan.key_partitions)
-    return _remaining(found, plan, read_checkpoints(options, options.job_id, identity))
+    identity = identity_of(options, described.table, described.source, plan.key_partitions)
+    return _remaining(described, plan, read_checkpoints(options, options.job_id, identity))
 
 
 def write_table(data: Rows, options: WriteOptions) -> WriteReport:
-    """Write rows into a live table; return when every row is written, skipped or rejected. No JVM is started.
+    """Write rows into a live table. Returns when every row is written, skipped or rejected. No JVM is started.
 
     Parameters
     ----------
@@ -132,10 +132,10 @@ def write_table(data: Rows, options: WriteOptions) -> WriteReport:
     PartialWriteError
         If a row cannot be written and ``reject_to`` is not given.
     DdbioError
-        The error that ended the write; rows that were acknowledged before stay written.
+        The error that ended the write. Rows that were acknowledged before stay written.
     """
-    # Tables, batches, data frames and lists of batches; readers and generators may have to wait for their rows.
-    rows_are_here = hasattr(data, "columns") or isinstance(data, Sequence)
+    # Tables, batches, data frames and lists of batches are in memory. Readers and generators may have to wait for rows.
+    rows_are_ready = hasattr(data, "columns") or isinstance(data, Sequence)
     is_limited = any((options.max_units, options.max_seconds, options.max_usd))
     least = None
     if is_limited and isinstance(data, pa.Table):
@@ -144,7 +144,7 @@ def write_table(data: Rows, options: WriteOptions) -> WriteReport:
     def rows(plan: WritePlan, _: RejectWriter) -> Iterable[WriteInput]:
         return batches_of(data, options.timestamps, names_nulls=plan.nulls_matter)
 
-    return _write_here(options, rows, rows_are_here=rows_are_here, least_units=least)
+    return _write_in_process(options, rows, rows_are_ready=rows_are_ready, least_units=least)
 
 
 def write_raw_items(
@@ -160,7 +160,8 @@ def write_raw_items(
     progress
         Returns a context that shows the write while it is open.
     read_bytes_per_second
-        The most bytes of items that are read in a second: the write does not wait for many seconds of them.
+        The maximum bytes of items that are read per second. It limits the window, so that the write does not wait long
+        for it.
 
     Raises
     ------
@@ -169,13 +170,13 @@ def write_raw_items(
     """
     window_bytes = _ROTATED_WINDOW_BYTES
     if read_bytes_per_second is not None:
-        window_bytes = min(window_bytes, max(_LEAST_WINDOW_BYTES, int(_WINDOW_SECONDS * read_bytes_per_second)))
+        window_bytes = min(window_bytes, max(_MIN_WINDOW_BYTES, int(_WINDOW_SECONDS * read_bytes_per_second)))
 
     def spread(plan: WritePlan, _: RejectWriter) -> Iterable[WriteInput]:
         return RowSpreader(plan, any_order=True, window_bytes=window_bytes).spread(items)
 
-    # Pages are asked for ahead, unless a budget holds them back.
-    return _write_here(options, spread, rows_are_here=read_bytes_per_second is None, progress=progress)
+    # Pages are requested ahead, unless a budget limits them.
+    return _write_in_process(options, spread, rows_are_ready=read_bytes_per_second is None, progress=progress)
 
 
 def load_files(
@@ -193,39 +194,39 @@ def load_files(
     master, conf
         Spark master and configuration, if a session has to be started.
     watch
-        Follows the load while it runs.
+        Observer of the load while it runs.
     can_continue
-        Whether the files will be there for another run. If not, no checkpoints are stored.
+        Whether the files will exist for another run. If not, no checkpoints are stored.
 
     Raises
     ------
     PartialWriteError
         If a row cannot be written and ``reject_to`` is not given.
     OptionError
-        If the job ``job_id`` was begun with another source, table or mode.
+        If the job ``job_id`` was started with another source, table or mode.
     DdbioError
-        The error that ended the load; the message says how to continue it.
+        The error that ended the load. The message has the command to continue it.
     """
     if options.retry_rejects:
-        return _write_here(options, lambda plan, rejects: read_rejects(options, plan, rejects.flush))
+        return _write_in_process(options, lambda plan, rejects: read_rejects(options, plan, rejects.flush))
     clock = Clock()
     check_engine(options.engine)
-    found, plan = _describe_and_plan(options)
+    described, plan = _describe_and_plan(options)
     cluster = cluster_of(master, conf) if plan.engine == "spark" else None
-    places = {"reject_to": options.reject_to, "state": options.state}
-    require_shared(cluster, places, shared_paths=options.shared_paths)
+    locations = {"reject_to": options.reject_to, "state": options.state}
+    require_shared(cluster, locations, shared_paths=options.shared_paths)
     require_reject_place(options.reject_to, options)
-    if not found.table.table_id:
-        # No earlier run has left a part of it finished: what the plan forbids is known before the table is created.
+    if not described.table.table_id:
+        # No earlier run has finished a part of it, so limits are checked before the table is created.
         check_limits(options, plan.estimated_units, plan.seconds, plan.cost)
     create_target(options)
     job_id = options.job_id or new_job_id()
-    # Only the table itself has an id, which a later run compares.
-    table = found.table if found.table.table_id else describe_table(dynamodb_spec(options), options.table)
-    identity = identity_of(options, table, found.source, plan.key_partitions)
+    # Only an existing table has an id, which a later run compares.
+    table = described.table if described.table.table_id else describe_table(dynamodb_spec(options), options.table)
+    identity = identity_of(options, table, described.source, plan.key_partitions)
     none = CheckpointStore(None, job_id)
     with open_checkpoints(options, job_id, identity, cluster) if can_continue else nullcontext(none) as checkpoints:
-        return _load(options, found, plan, checkpoints, _Run(clock, master, conf, watch))
+        return _load(options, described, plan, checkpoints, _Run(clock, master, conf, watch))
 
 
 @dataclass(frozen=True)
@@ -237,23 +238,24 @@ class _Run:
 
 
 def _load(
-    options: LoadOptions, found: _Described, plan: LoadPlan, checkpoints: CheckpointStore, run: _Run
+    options: LoadOptions, described: _Described, plan: LoadPlan, checkpoints: CheckpointStore, run: _Run
 ) -> WriteReport:
     """Write the units that are not finished."""
-    clock, source = run.clock, found.source
+    clock, source = run.clock, described.source
     task = WriteTask(
-        dynamodb_spec(options), found.write, options.deadline_seconds, isinstance(source.store, LocalStore)
+        dynamodb_spec(options), described.write, options.deadline_seconds, isinstance(source.store, LocalStore)
     )
-    is_unique = options.unique_keys or is_one_scan(source, found.write.key_types)
-    any_order = is_unique or not found.write.order_matters
+    is_unique = options.unique_keys or is_one_scan(source, described.write.key_types)
+    any_order = is_unique or not described.write.order_matters
     first_row = checkpoints.rows if plan.engine == "local" else 0
-    reader = UnitReader(source.store, found.write, source.export, source.types, null_values=source.null_values)
+    reader = UnitReader(source.store, described.write, source.export, source.types, null_values=source.null_values)
     job = LoadJob(options, task, reader, checkpoints, first_row, any_order)
-    budget = LocalBudget(plan.wcu_per_second, job=f"load of {plan.table}", ramp=found.write.ramp)
-    # What was written is told also if the load is interrupted, and its tasks then note what they have finished.
+    budget = LocalBudget(plan.wcu_per_second, job=f"load of {plan.table}", ramp=described.write.ramp)
+    # The consumption is reported even if the load is interrupted, and its tasks then store the units that they have
+    # finished.
     budget.is_followed = True
-    remaining = _remaining(found, plan, checkpoints)
-    units, unit_usd = remaining.estimated_units, cost_of("writes", 1.0, found.table, options.prices).usd
+    remaining = _remaining(described, plan, checkpoints)
+    units, unit_usd = remaining.estimated_units, cost_of("writes", 1.0, described.table, options.prices).usd
     limits = check_limits(options, units, remaining.seconds, remaining.cost, unit_usd=unit_usd)
     budget.bound(limits)
     cpu_seconds = clock.cpu_seconds()
@@ -261,11 +263,11 @@ def _load(
     engine = open_engine("local" if is_done else plan.engine, master=run.master, conf=run.conf)
     _check_speculation(engine, plan)
     _LOG.info(
-        "load %s into %s: job %s, %d units, %d tasks on %s, %d rows done before; planned: %s",
+        "load %s into %s: job %s, %d units, %d tasks on %s, %d rows finished before; planned: %s",
         *(options.source, options.table, checkpoints.job_id, remaining.source_units),
         *(plan.tasks, plan.engine, checkpoints.rows, remaining.figures),
     )
-    _tell_of(checkpoints)
+    _log_earlier_run(checkpoints)
     progress = nullcontext() if run.watch is None else run.watch.running(remaining, budget)
     try:
         with progress, _with_advice(options, checkpoints), budget.within_limits():
@@ -277,13 +279,15 @@ def _load(
     finally:
         engine.close()
     # Each task has checked only its own rejects.
-    check_rejects(sum(each.rejected for each in counts_of_tasks), options.max_rejects, options.table, options.reject_to)
+    check_rejects(
+        sum(counts.rejected for counts in counts_of_tasks), options.max_rejects, options.table, options.reject_to
+    )
     usage = budget.usage()
     report = _report(options, plan.wcu_per_second, counts_of_tasks, usage, clock)
-    # Tasks on Spark need not run at the same time: only the budget knows the first and the last request.
+    # Spark tasks do not all run at the same time. Only the budget knows the first and the last request.
     _LOG.info("load %s: %d rows, %d written, %d rejected", options.table, report.rows, report.written, report.rejected)
     write_seconds = report.write_seconds if plan.engine == "local" else round(usage.elapsed_seconds, 3)
-    cost = _cost(options, found.table, remaining, report.wcu_consumed, report.seconds)
+    cost = _cost(options, described.table, remaining, report.wcu_consumed, report.seconds)
     return dataclasses.replace(
         report,
         write_seconds=write_seconds,
@@ -297,39 +301,42 @@ def _load(
     )
 
 
-def _tell_of(checkpoints: CheckpointStore) -> None:
-    """Say whether the same load was run before under another id; only under that one its rows are not written again."""
+def _log_earlier_run(checkpoints: CheckpointStore) -> None:
+    """Log whether the same load was run before under another id.
+
+    Only a run with that id does not write its rows again.
+    """
     earlier = checkpoints.earlier
     if earlier is None:
         return
     if earlier.is_finished:
-        _LOG.info("the same load has ended before, as job %s: its rows are written again", earlier.job_id)
+        _LOG.info("the same load has finished before, as job %s: its rows are written again", earlier.job_id)
         return
     _LOG.warning(
-        "the same load was stopped before, as job %s, when %d rows were written: they are written again, with the same "
-        "result; job_id=%s goes on behind them",
+        "the same load was stopped before, as job %s, after %d rows were written: they are written again, with the "
+        "same result; job_id=%s resumes after them",
         *(earlier.job_id, earlier.rows, earlier.job_id),
     )
 
 
-def _remaining(found: _Described, plan: LoadPlan, checkpoints: CheckpointStore) -> LoadPlan:
+def _remaining(described: _Described, plan: LoadPlan, checkpoints: CheckpointStore) -> LoadPlan:
     """Return the plan without the units that earlier runs have finished."""
     if not checkpoints.finished and not checkpoints.begun:
         return plan
-    left = [unit for unit in found.source.units if unit.number not in checkpoints.finished]
+    left = [unit for unit in described.source.units if unit.number not in checkpoints.finished]
     if plan.key_partitions is not None:
         # Each key partition may have rows in every unit.
-        left = list(found.source.units) if len(checkpoints.finished) < plan.key_partitions else []
+        left = list(described.source.units) if len(checkpoints.finished) < plan.key_partitions else []
     return plan.without_finished(len(left), sum(unit.size_bytes for unit in left), checkpoints.rows)
 
 
 def _check_speculation(engine: Engine, plan: LoadPlan) -> None:
-    """Fail if a second attempt of a Spark task could write an older row of a key after a newer one."""
+    """Raise if a second attempt of a Spark task could write an older row of a key after a newer one."""
     if engine.speculates and plan.key_partitions is not None:
         engine.close()
         raise OptionError(
-            "spark.speculation is on: two attempts of one task would write the rows of a key in no order; turn it off "
-            "for this load, or give unique_keys if each key occurs once"
+            "spark.speculation is on: two attempts of one task would write the rows of a key in random order; turn it "
+            "off for this load, or give unique_keys if each key occurs once"
         )
 
 
@@ -354,31 +361,34 @@ def _describe_and_plan(options: LoadOptions, table: TableDescription | None = No
 
 
 def _cost(options: LoadOptions, table: TableDescription, plan: LoadPlan, units: float, seconds: float | None) -> Cost:
-    """Return what a load of a plan's files costs that takes so many units and seconds."""
+    """Return the cost of loading a plan's files with this number of units and seconds."""
     parts = input_parts(options.source, plan.files, plan.files + plan.source_units)
     return job_cost(options, [("writes", units, table)], parts, seconds)
 
 
-def _write_here(
+def _write_in_process(
     options: WriteOptions,
     batches: Callable[[WritePlan, RejectWriter], Iterable[WriteInput]],
     *,
-    rows_are_here: bool = False,
+    rows_are_ready: bool = False,
     progress: Progress | None = None,
     least_units: float | None = None,
 ) -> WriteReport:
-    """Write rows without checkpoints, in this process; ``least_units`` are known of rows that are all here."""
+    """Write rows without checkpoints, in this process.
+
+    ``least_units`` is the minimum cost of rows that are in memory.
+    """
     require_reject_place(options.reject_to, options)
     clock, table = Clock(), describe_table(dynamodb_spec(options), options.table)
     plan = plan_write(table, options)
     budget = LocalBudget(plan.wcu_per_second, job=f"write to {plan.table}", ramp=plan.ramp)
-    # How many rows a stream has shows at its end.
+    # The number of rows of a stream is unknown until its end.
     unit_usd = cost_of("writes", 1.0, table, options.prices).usd
     seconds = least_units / plan.wcu_per_second if least_units and plan.wcu_per_second else None
     cost = None if least_units is None else job_cost(options, [("writes", least_units, table)], [], seconds)
     budget.bound(check_limits(options, least_units, seconds, cost, unit_usd=unit_usd))
     rejects = RejectWriter(options, new_job_id())
-    task = WriteTask(dynamodb_spec(options), plan, options.deadline_seconds, rows_are_here)
+    task = WriteTask(dynamodb_spec(options), plan, options.deadline_seconds, rows_are_ready)
     with budget.within_limits(), nullcontext() if progress is None else progress(plan, budget):
         counts = write_batches(task, batches(plan, rejects), rejects, budget)
     report = _report(options, plan.wcu_per_second, [counts], budget.usage(), clock)
@@ -390,8 +400,8 @@ def _report(
     options: WriteOptions, asked: float | None, counts_of_tasks: Iterable[WriteCounts], usage: Usage, clock: Clock
 ) -> WriteReport:
     counts = WriteCounts()
-    for each in counts_of_tasks:
-        counts.merge(each)
+    for counts_of_task in counts_of_tasks:
+        counts.merge(counts_of_task)
     throttles = dict(usage.throttles)
     if counts.unprocessed:
         throttles["unprocessed"] = counts.unprocessed
@@ -417,24 +427,24 @@ def _report(
 
 @contextmanager
 def _with_advice(options: LoadOptions, checkpoints: CheckpointStore) -> Iterator[None]:
-    """Add to any error how the load can be continued."""
+    """Add the command that continues the load to any error."""
     try:
         yield
     except DdbioError as error:
         if checkpoints.is_durable:
             command = shlex.join(["ddbio", "load", options.source, options.table, "--job-id", checkpoints.job_id])
-            message = f"{error}; what is finished is noted: '{command}' and the other options go on from there"
+            message = f"{error}; finished rows are recorded: '{command}' with the other options resumes the load"
             error.args = (message, *error.args[1:])
         raise
 
 
 ShuffleKey: TypeAlias = tuple[int, int, int]
-"""The key partition of a batch, then its unit and its number, which put the batches in the order of the source."""
+"""Key partition of a batch, its unit and its number. The last two sort the batches in the order of the source."""
 
 
 @dataclass(frozen=True)
 class LoadJob:
-    """Hold what every worker of a load needs; picklable."""
+    """State that every worker of a load needs. Picklable."""
 
     options: WriteOptions
     task: WriteTask
@@ -451,7 +461,7 @@ class LoadJob:
         budget: Budget,
         origins: RowOrigins | ShuffledOrigins | None = None,
     ) -> WriteCounts:
-        """Write rows; whatever ends this, rejected rows and finished units are stored."""
+        """Write rows. Rejected rows and finished units are stored even after an error."""
         spreader = RowSpreader(self.task.plan, any_order=self.any_order)
 
         def locate(row: RejectedRow) -> RejectedRow:
@@ -468,44 +478,52 @@ class LoadJob:
 def _as_items(
     rows: Iterable[pa.RecordBatch | RawItems | Checkpoint], plan: WritePlan
 ) -> Iterator[pa.RecordBatch | RawItems | Checkpoint]:
-    """Yield rows as raw items where the plan lets them be."""
+    """Yield rows as raw items if the plan allows it."""
     items = ItemsOfRows(plan)
-    for each in rows:
-        if isinstance(each, pa.RecordBatch):
-            yield from items.of(each)
+    for batch in rows:
+        if isinstance(batch, pa.RecordBatch):
+            yield from items.of(batch)
         else:
-            yield each
+            yield batch
 
 
 def run_load(
     job: LoadJob, units: Sequence[Unit], plan: LoadPlan, engine: Engine, budget: LocalBudget
 ) -> list[WriteCounts]:
-    """Run the tasks of a load, without units that are finished; return the counts of each task."""
+    """Run the tasks of a load, without finished units. Return the counts of each task."""
     if plan.key_partitions is None:
         left = [unit for unit in units if unit.number not in job.checkpoints.finished]
-        # Each task carries the job, but needs no list of finished units, which may be long.
+        # Each task has a copy of the job, but needs no list of finished units, which may be long.
         job = dataclasses.replace(job, checkpoints=job.checkpoints.of_task())
-        return engine.run(write_units, [UnitsTask(job, each) for each in assign_units(left, plan.tasks)], budget)
+        return engine.run(
+            write_units, [UnitsTask(job, units_of_task) for units_of_task in assign_units(left, plan.tasks)], budget
+        )
     shuffle = Shuffle(split_units, partial(KeyPartition, job), plan.key_partitions)
-    splits = [SplitTask(job, each, plan.key_partitions) for each in assign_units(units, plan.tasks)]
+    splits = [SplitTask(job, units_of_task, plan.key_partitions) for units_of_task in assign_units(units, plan.tasks)]
     return cast("ShufflingEngine", engine).run_shuffled(shuffle, splits, write_key_partition, budget)
 
 
 def assign_units(units: Sequence[Unit], tasks: int) -> list[tuple[Unit, ...]]:
-    """Return the units of each task, in the order of the source: about the same bytes for each, and none empty."""
+    """Return the units of each task in the order of the source, with about the same size for each task.
+
+    No task is empty.
+    """
     return [tuple(units[index] for index in task) for task in balance([unit.size_bytes for unit in units], tasks)]
 
 
 @dataclass(frozen=True)
 class UnitsTask:
-    """Hold the units that one task writes."""
+    """Units that one task writes."""
 
     job: LoadJob
     units: tuple[Unit, ...]
 
 
 def write_units(task: UnitsTask, budget: Budget) -> WriteCounts:
-    """Write the rows of some units; rows of one key in the order of the source, unless any order will do."""
+    """Write the rows of some units.
+
+    Rows of one key are written in the order of the source, unless any order is allowed.
+    """
     job = task.job
     rejects = RejectWriter(job.options, job.checkpoints.job_id, job.first_row)
 
@@ -527,7 +545,7 @@ def write_units(task: UnitsTask, budget: Budget) -> WriteCounts:
 
 @dataclass(frozen=True)
 class SplitTask:
-    """Hold the units whose rows one task splits by key partition."""
+    """Units whose rows one task splits by key partition."""
 
     job: LoadJob
     units: tuple[Unit, ...]
@@ -535,21 +553,21 @@ class SplitTask:
 
 
 def split_units(task: SplitTask) -> Iterator[tuple[ShuffleKey, bytes]]:
-    """Yield the rows of some units by key partition, so that all rows of a key are in one.
+    """Yield the rows of some units by key partition, so that all rows of a key are in one partition.
 
-    Rows without a legal key go to the first partition. Finished partitions are left out.
+    Rows without a valid key are in the first partition. Finished partitions are left out.
     """
     plan, finished = task.job.task.plan, task.job.checkpoints.finished
-    for unit, number, batch, places in task.job.reader.read_columns(task.units):
-        found = _key_partitions(batch, plan, task.key_partitions)
-        for partition in sorted(set(found.tolist()) - finished):
-            chosen = np.flatnonzero(found == partition)
-            yield (partition, unit.number, number), _to_ipc(take_rows(batch, chosen), places.to_metadata(chosen))
+    for unit, number, batch, row_origins in task.job.reader.read_columns(task.units):
+        partitions = _key_partitions(batch, plan, task.key_partitions)
+        for partition in sorted(set(partitions.tolist()) - finished):
+            chosen = np.flatnonzero(partitions == partition)
+            yield (partition, unit.number, number), _to_ipc(take_rows(batch, chosen), row_origins.to_metadata(chosen))
 
 
 @dataclass(frozen=True)
 class KeyPartition:
-    """Hold the rows of one key partition, in the order of the source, as streams of Arrow IPC."""
+    """Rows of one key partition, in the order of the source, as streams of Arrow IPC."""
 
     job: LoadJob
     number: int
@@ -567,7 +585,7 @@ def write_key_partition(partition: KeyPartition, budget: Budget) -> WriteCounts:
         for stream in partition.streams:
             with pa.ipc.open_stream(stream) as reader:
                 batch, metadata = reader.read_next_batch_with_custom_metadata()
-            origins.add(RowPlaces.of_metadata(dict(metadata.items())), batch.num_rows)
+            origins.add(BatchOrigins.of_metadata(dict(metadata.items())), batch.num_rows)
             yield batch
 
     counts = job.write(batches(), RejectWriter(job.options, job.checkpoints.job_id), budget, origins)
@@ -580,9 +598,9 @@ def _key_partitions(batch: pa.RecordBatch, plan: WritePlan, count: int) -> NDArr
     """Return the key partition of each row."""
     # The top bits of the hash choose the lane within the partition.
     legal, hashes = legal_key_hashes(batch, plan)
-    found = np.zeros(batch.num_rows, np.int64)
-    found[legal] = (hashes % np.uint64(count)).astype(np.int64)
-    return found
+    partitions = np.zeros(batch.num_rows, np.int64)
+    partitions[legal] = (hashes % np.uint64(count)).astype(np.int64)
+    return partitions
 
 
 def _to_ipc(batch: pa.RecordBatch, metadata: dict[bytes, bytes]) -> bytes:

@@ -1,6 +1,6 @@
-"""Plan writes: how rows are written, how fast and through how many lanes, and what a load of files will cost.
+"""Plans of writes: the method, rate and lanes of a write, and the cost of a load of files.
 
-A plan is a value. It is made from a description of the table and of the source, and a run does what it says.
+A plan is a value. It is computed from a description of the table and of the source, and a run follows it.
 """
 
 from __future__ import annotations
@@ -30,27 +30,28 @@ if TYPE_CHECKING:
 BATCH_LANES = 8
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html
 MOST_WRITES = 25
-# A lane has one request in flight. At one row of one unit per request, and 50 ms per request, this gives the number of
+# A lane has one request in flight. With one row of one unit per request and 50 ms per request, this gives the number of
 # lanes that a budget keeps busy. Idle lanes cost nothing, not even a connection.
 _ROW_SECONDS = 0.05
-_MOST_ROW_LANES = 128
-# Without a budget the processor is the limit, at some ten thousand requests a second.
+_MAX_ROW_LANES = 128
+# Without a budget the processor is the limit, at about ten thousand requests per second.
 _UNBOUND_ROW_LANES = 64
 # With more lanes, a chunk would have too few rows per lane to fill its batches.
-_MOST_MIXED_LANES = 32
+_MAX_MIXED_LANES = 32
 
-# What one process can write in a second: below this rate, a second process is no faster.
+# Write units per second of one process. Below this rate, a second process is not faster.
 LOCAL_UNITS_PER_SECOND = 20_000.0
 SPARK_BYTES = 1024**3
 TASK_BYTES = 32 * 1024**2
-# An index whose busiest partition has so many times its even share of the writes is bound by its frequent keys.
+# If an index's busiest partition has more than this multiple of its even share of the writes, frequent keys are its
+# limit.
 _HOT = 1.2
-MOST_TASKS = 4096
+MAX_TASKS = 4096
 
 
 @dataclass(frozen=True)
 class WritePlan(Result):
-    """Describe a write completely before it starts.
+    """Complete description of a write before it starts.
 
     Attributes
     ----------
@@ -75,7 +76,7 @@ class WritePlan(Result):
 
     @property
     def nulls_matter(self) -> bool:
-        """Return whether a null removes an attribute, while a missing column leaves it as it is."""
+        """Return whether a null removes an attribute, while a missing column does not change it."""
         return self.mode == "update" or self.operation_by is not None
 
     @property
@@ -90,7 +91,7 @@ class WritePlan(Result):
 
 
 def plan_write(table: TableDescription, options: WriteOptions) -> WritePlan:
-    """Return how rows are written to a table.
+    """Return the plan of a write to a table.
 
     Raises
     ------
@@ -119,25 +120,25 @@ def _sends_single_items(mode: str, newer_by: str | None) -> bool:
 
 
 def _lanes(options: WriteOptions, *rates: float | None) -> int:
-    """Return how many lanes are needed for the lowest of some rates: more would only be throttled for longer."""
+    """Return the number of lanes for the lowest of some rates. More lanes would only be throttled longer."""
     if _sends_single_items(options.mode, options.newer_by):
-        most = _MOST_ROW_LANES
+        most = _MAX_ROW_LANES
     elif options.operation_by is not None:
-        most = _MOST_MIXED_LANES
+        most = _MAX_MIXED_LANES
     else:
         return BATCH_LANES
-    known = [rate for rate in rates if rate is not None]
-    asked = math.ceil(min(known) * _ROW_SECONDS) if known else _UNBOUND_ROW_LANES
+    known_rates = [rate for rate in rates if rate is not None]
+    asked = math.ceil(min(known_rates) * _ROW_SECONDS) if known_rates else _UNBOUND_ROW_LANES
     return min(most, max(BATCH_LANES, asked))
 
 
 def ramp_of(table: TableDescription, options: WriteOptions) -> Ramp | None:
-    """Return the ramp of a warm-up, which starts at the rate that the table can serve at once.
+    """Return the ramp of a warm-up, which starts at the rate that the table can serve immediately.
 
     Raises
     ------
     OptionError
-        If a warm-up is asked for and the table is not on demand.
+        If a warm-up is requested and the table is not on demand.
     """
     if not options.warm_up:
         return None
@@ -147,9 +148,9 @@ def ramp_of(table: TableDescription, options: WriteOptions) -> Ramp | None:
 
 
 def write_budget_of(table: TableDescription, options: WriteOptions) -> float | None:
-    """Return the write units per second that a job may use: half of a provisioned table's if nothing is said.
+    """Return the write units per second that a job may use, by default half of a provisioned table's capacity.
 
-    At least one; None is no bound: that of an on-demand table.
+    It is at least one. None means no limit, the default for an on-demand table.
 
     Raises
     ------
@@ -171,7 +172,7 @@ def write_budget_of(table: TableDescription, options: WriteOptions) -> float | N
 
 @dataclass(frozen=True)
 class SourceDescription:
-    """Describe the files of a load before they are read.
+    """Description of the files of a load before they are read.
 
     Attributes
     ----------
@@ -184,11 +185,11 @@ class SourceDescription:
     columns
         Columns of the sample.
     index_units
-        Average write units that a row of the sample costs each index, where that could be computed.
+        Average write units of each index for a row of the sample, if they could be computed.
     index_keys
         The shares of the frequent partition keys of each global index.
     files_skipped
-        Paths of files that are passed over, since their names say that they are no data.
+        Paths of files that are left out, since their names are not those of data files.
     """
 
     files: int
@@ -205,16 +206,16 @@ class SourceDescription:
 
 @dataclass(frozen=True)
 class LoadPlan(Result):
-    """Describe a load before it starts.
+    """Plan of a load before it starts.
 
     Attributes
     ----------
     files, source_units, size_bytes
-        What is read. A unit is a row group, a stripe, a range of a text file, or a compressed text file.
+        The input. A unit is a row group, a stripe, a range of a text file, or a compressed text file.
     rows, rows_exact
-        How many rows, counted or estimated; None if unknown.
+        The number of rows, counted or estimated; None if unknown.
     indexes
-        Secondary indexes whose keys are among the columns; each is expected to cost as much as the table.
+        Secondary indexes whose keys are among the columns. Each is expected to cost as much as the table.
     wcu_per_second
         The budget, or None.
     table_wcu
@@ -222,20 +223,20 @@ class LoadPlan(Result):
     tasks
         Spark tasks; 1 on threads.
     key_partitions
-        Partitions of the keys into which rows are shuffled, so that one task writes all rows of a key; None if the
-        rows need no shuffle.
+        Partitions of the keys into which rows are shuffled, so that one task writes all rows of a key; None if the rows
+        need no shuffle.
     finished_rows
-        Rows that earlier runs of the same job have finished; units, bytes, rows and estimates are without them.
+        Rows that earlier runs of the same job have finished. Units, bytes, rows and estimates do not include them.
     estimated_units, estimated_seconds
         For new items; None if the number of rows is unknown.
     requests
-        BatchWriteItem takes 25 rows, other writes one.
+        The number of requests. BatchWriteItem takes 25 rows, other writes one.
     limited_by
-        What the estimated seconds come from: the budget, the table, or one of its indexes.
+        The bottleneck of the estimated seconds: the budget, the table, or one of its indexes.
     burst_saves_seconds
-        By how much the capacity that the table can have saved up shortens the estimated seconds.
+        The reduction of the estimated seconds by burst capacity that the table can have saved up.
     files_skipped
-        Paths of files that are passed over, since their names say that they are no data.
+        Paths of files that are left out, since their names are not those of data files.
     """
 
     source: str
@@ -280,30 +281,30 @@ class LoadPlan(Result):
 
     @property
     def seconds(self) -> float | None:
-        """Return how long a run takes from its begin to its end: with its start, and the table's burst."""
+        """Return the duration of a run, including its start and the effect of the table's burst capacity."""
         if self.estimated_seconds is None:
             return None
         return max(0.0, self.estimated_seconds - self.burst_saves_seconds) + START_SECONDS
 
     @property
     def figures(self) -> Figures:
-        """Return what is compared with what the load took."""
+        """Return the figures to compare with the actual ones."""
         usd = None if self.cost is None else self.cost.usd
         return Figures(self.estimated_units, self.seconds, self.size_bytes, usd)
 
     @property
     def outline(self) -> JobOutline:
-        """Return what is known of the load's extent."""
+        """Return the extent of the load for a progress display."""
         goal = None if self.rows is None else self.rows + self.finished_rows
         return JobOutline(f"load {self.table}", "WCU", goal, self.wcu_per_second, self.finished_rows)
 
     def without_finished(self, units: int, size_bytes: int, finished_rows: int) -> LoadPlan:
-        """Return the plan of what earlier runs have left.
+        """Return the plan of the remaining work.
 
         Parameters
         ----------
         units, size_bytes
-            What is still read.
+            The units still to read, and their size.
         finished_rows
             The rows that earlier runs have finished.
         """
@@ -325,18 +326,18 @@ class LoadPlan(Result):
 
 
 def plan_load(
-    options: LoadOptions, write: WritePlan, table: TableDescription, found: SourceDescription, resources: Resources
+    options: LoadOptions, write: WritePlan, table: TableDescription, source: SourceDescription, resources: Resources
 ) -> LoadPlan:
     """Return the plan of a load."""
-    indexes = [index for index in table.indexes if set(index.key_names) <= set(found.columns)]
+    indexes = [index for index in table.indexes if set(index.key_names) <= set(source.columns)]
     units, seconds, limited_by, burst_saves = None, None, "", 0.0
-    if found.rows is not None and found.row_units is not None:
-        writes = SampledWrites(WriteCost(found.row_units, dict(found.index_units)), found.index_keys)
-        found_estimate = write_estimate(table, indexes, found.rows, writes, write.wcu_per_second)
+    if source.rows is not None and source.row_units is not None:
+        writes = SampledWrites(WriteCost(source.row_units, dict(source.index_units)), source.index_keys)
+        found_estimate = write_estimate(table, indexes, source.rows, writes, write.wcu_per_second)
         units, seconds, limited_by = found_estimate.units, found_estimate.seconds, found_estimate.limited_by
         burst_saves = found_estimate.burst_saves_seconds
-    engine, reason = _engine(options, write, found, resources)
-    tasks = (options.tasks or _tasks(found)) if engine == "spark" else 1
+    engine, reason = _engine(options, write, source, resources)
+    tasks = (options.tasks or _tasks(source)) if engine == "spark" else 1
     key_partitions = tasks if engine == "spark" and write.order_matters and not options.unique_keys else None
     return LoadPlan(
         source=options.source,
@@ -344,11 +345,11 @@ def plan_load(
         mode=write.mode,
         newer_by=write.newer_by,
         operation_by=write.operation_by,
-        files=found.files,
-        source_units=found.units,
-        size_bytes=found.size_bytes,
-        rows=found.rows,
-        rows_exact=found.exact,
+        files=source.files,
+        source_units=source.units,
+        size_bytes=source.size_bytes,
+        rows=source.rows,
+        rows_exact=source.exact,
         indexes=tuple(index.name for index in indexes),
         wcu_per_second=write.wcu_per_second,
         table_wcu=table.wcu,
@@ -360,20 +361,20 @@ def plan_load(
         key_partitions=key_partitions,
         estimated_units=units,
         estimated_seconds=seconds,
-        requests=None if found.rows is None else requests_of(found.rows, write),
+        requests=None if source.rows is None else requests_of(source.rows, write),
         limited_by=limited_by,
         burst_saves_seconds=burst_saves,
-        files_skipped=found.files_skipped,
+        files_skipped=source.files_skipped,
     )
 
 
 def requests_of(rows: int, write: WritePlan) -> int:
-    """Return how many requests write so many rows."""
+    """Return the number of requests that write this number of rows."""
     return -(-rows // (1 if write.sends_single_items else MOST_WRITES))
 
 
 class WriteEstimate(NamedTuple):
-    """Hold the write units of new items, the seconds that they take, what limits them, and what burst saves."""
+    """Write units of new items, the seconds that they take, the bottleneck, and the seconds saved by burst."""
 
     units: float
     seconds: float
@@ -384,11 +385,11 @@ class WriteEstimate(NamedTuple):
 def write_estimate(
     table: TableDescription, indexes: Sequence[IndexDescription], rows: int, writes: SampledWrites, budget: float | None
 ) -> WriteEstimate:
-    """Return the write units of new items, the seconds that they take, and what limits them.
+    """Return the write units of new items, the seconds that they take, and the bottleneck.
 
-    An index of which the mean row does not tell is expected to cost as much as the table, or one unit if it holds only
-    keys. The budget holds for table and indexes together; a global index has a rate and partitions of its own, of
-    which those of frequent keys are hot.
+    An index without a sampled average is expected to cost as much as the table, or one unit if it only has keys. The
+    budget applies to table and indexes together. A global index has its own rate and partitions, and the partitions of
+    frequent keys are hot.
     """
     row, row_units = writes.cost, writes.cost.table
     assumed = {index.name: row_units if index.projected is None or index.projected else 1.0 for index in indexes}
@@ -400,22 +401,25 @@ def write_estimate(
     for name in (index.name for index in indexes if index.is_global):
         limits = limits_of(table, "writes", name)
         share = largest_share(dict(writes.index_keys).get(name, ()), limits.partitions)
-        found = limits.serves(own[name], largest_share=share)
-        is_hot = found.by_partitions and share * limits.partitions > _HOT
-        served[f"frequent keys of index {name}" if is_hot else f"index {name}"] = found
+        serving = limits.serves(own[name], largest_share=share)
+        is_hot = serving.by_partitions and share * limits.partitions > _HOT
+        served[f"frequent keys of index {name}" if is_hot else f"index {name}"] = serving
     budget_seconds = total / budget if budget else 0.0
-    lasting = {"the budget": budget_seconds, **{name: each.lasting_seconds for name, each in served.items()}}
+    lasting = {
+        "the budget": budget_seconds,
+        **{name: service_time.lasting_seconds for name, service_time in served.items()},
+    }
     limited_by = max(lasting, key=lambda reason: lasting[reason])
-    with_burst = max(budget_seconds, *(each.burst_seconds for each in served.values()))
+    with_burst = max(budget_seconds, *(service_time.burst_seconds for service_time in served.values()))
     return WriteEstimate(total, lasting[limited_by], limited_by, lasting[limited_by] - with_burst)
 
 
 def _engine(
-    options: LoadOptions, write: WritePlan, found: SourceDescription, resources: Resources
+    options: LoadOptions, write: WritePlan, source: SourceDescription, resources: Resources
 ) -> tuple[Literal["local", "spark"], str]:
     if options.engine != "auto":
         return options.engine, "as asked"
-    if found.size_bytes < SPARK_BYTES:
+    if source.size_bytes < SPARK_BYTES:
         return "local", "less than 1 GiB"
     if write.wcu_per_second is not None and write.wcu_per_second <= LOCAL_UNITS_PER_SECOND:
         return "local", "one process can use the whole budget"
@@ -424,5 +428,5 @@ def _engine(
     return "spark", "1 GiB or more"
 
 
-def _tasks(found: SourceDescription) -> int:
-    return max(1, min(MOST_TASKS, -(-found.size_bytes // TASK_BYTES)))
+def _tasks(source: SourceDescription) -> int:
+    return max(1, min(MAX_TASKS, -(-source.size_bytes // TASK_BYTES)))

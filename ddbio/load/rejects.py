@@ -1,7 +1,6 @@
-"""Keep rejected rows in files where they can be corrected, and read them again for another try.
+"""Files of rejected rows, in which they can be corrected, and reading them for a retry.
 
-Without a place for them the first rejected row ends the job. Rejects that were tried again are moved, never deleted
-unread.
+Without ``reject_to`` the first rejected row ends the job. Rejects that were retried are moved, never deleted unread.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     _Reject: TypeAlias = tuple[RejectedRow, Any, RejectedRow | None]
 
 RETRIED = "_retried"
-"""The folder beside rejects for files whose rows were tried again."""
+"""Folder next to rejects for files whose rows were retried."""
 
 _FILE_BYTES = 8 * 1024 * 1024
 _NUMBERS = {"row", "file_row", "line"}
@@ -45,10 +44,10 @@ _FIELDS: list[pa.Field[Any]] = [pa.field(name, pa.int64() if name in _NUMBERS el
 
 
 class RejectWriter:
-    """Write rejected rows to files of JSON lines or Parquet; without a place for them, fail.
+    """Writer of rejected rows to files of JSON lines or Parquet. It raises if ``reject_to`` is not given.
 
     The files of a job are named ``rejects-<job_id>-<start>-<random>-<number>``, so that runs and tasks do not overwrite
-    each other's, and their names sort in the order in which the rows were tried.
+    each other's files, and the names sort in the order in which the rows were tried.
     """
 
     def __init__(self, options: WriteOptions, job_id: str, first_row: int = 0) -> None:
@@ -64,19 +63,19 @@ class RejectWriter:
         self._files = 0
 
     def add(self, rows: list[RejectedRow]) -> None:
-        """Take some rows.
+        """Add some rows.
 
         Raises
         ------
         PartialWriteError
-            If there is no place for them, or they are too many; these are written.
+            If ``reject_to`` is not given, or there are more than ``max_rejects``. In the latter case these are written.
         """
         rows = [replace(row, row=row.row + self._first_row) for row in rows]
         if self._store is None:
             first = rows[0]
             raise PartialWriteError(
-                f"row {first.row} cannot be written to table {self._table!r}{_place(first)}: {first.rule}: "
-                f"{first.reason}; mend it, or give reject_to to write the others"
+                f"row {first.row} cannot be written to table {self._table!r}{_origin_text(first)}: {first.rule}: "
+                f"{first.reason}; fix it, or give reject_to to write the others"
             )
         self.count += len(rows)
         self._rows += rows
@@ -97,7 +96,7 @@ class RejectWriter:
 
 
 def check_rejects(count: int, most: int | None, table: str, uri: str | None) -> None:
-    """Fail if there are more rejected rows than are allowed.
+    """Raise if there are more rejected rows than allowed.
 
     Raises
     ------
@@ -105,33 +104,33 @@ def check_rejects(count: int, most: int | None, table: str, uri: str | None) -> 
         If there are more.
     """
     if most is not None and count > most:
-        message = f"{count} rows cannot be written to table {table!r}, and max_rejects is {most}: mend them in {uri}"
+        message = f"{count} rows cannot be written to table {table!r}, and max_rejects is {most}: fix them in {uri}"
         raise PartialWriteError(message, rejected=count, rejects_uri=uri)
 
 
 def read_rejects(
     options: LoadOptions, plan: WritePlan, flush: Callable[[], None]
 ) -> Iterator[pa.RecordBatch | RawItems | RejectedRow | Checkpoint]:
-    """Yield the rows of all rejects in the source; a file is moved when each of its rows was tried.
+    """Yield the rows of all rejects in the source. A file is moved when each of its rows was tried.
 
-    A row that is still no legal DynamoDB JSON is rejected again with its old reason.
+    A row that is still not valid DynamoDB JSON is rejected again with its old reason.
 
     Parameters
     ----------
     flush
-        Writes the rows that were rejected again; called before a file is moved.
+        Writes the rows that were rejected again. Called before a file is moved.
 
     Raises
     ------
     NotFoundError
         If there are no rejects.
     DecodeError
-        If a file with such a name holds none.
+        If a file with such a name has other content.
     """
     store = open_store(options.source, options)
     paths = sorted(entry.path for entry in store.list("rejects-"))
     if not paths:
-        raise NotFoundError(f"{options.source} holds no rejects: name the folder that was given as reject_to")
+        raise NotFoundError(f"{options.source} holds no rejects: give the folder that was used as reject_to")
     for path in paths:
         yield from _rows_of(path, store.read(path), plan)
         yield Checkpoint(partial(_move, store, path, flush))
@@ -139,7 +138,10 @@ def read_rejects(
 
 def _rows_of(path: str, data: bytes, plan: WritePlan) -> Iterator[pa.RecordBatch | RawItems | RejectedRow]:
     def columns_of(reject: _Reject) -> tuple[str, ...] | None:
-        """Return what rows of one batch share: a column that a row lacks must not become a null, if nulls matter."""
+        """Return the columns that the rows of one batch share.
+
+        If nulls matter, a missing column must not become a null.
+        """
         _, item, again = reject
         return None if again is not None else tuple(sorted(item)) if plan.nulls_matter else ()
 
@@ -159,16 +161,16 @@ def _rows_of(path: str, data: bytes, plan: WritePlan) -> Iterator[pa.RecordBatch
 
 
 def _parse(path: str, data: bytes, plan: WritePlan) -> list[_Reject]:
-    """Return each row, its item, and the row to reject again if the item cannot become columns."""
+    """Return each row, its item, and the row to reject again if the item cannot be converted to columns."""
     if path.endswith(".parquet"):
-        found = read_parquet(pa.BufferReader(data)).to_pylist()
-        items = [json.loads(row["item"]) for row in found]
+        rejects = read_parquet(pa.BufferReader(data)).to_pylist()
+        items = [json.loads(row["item"]) for row in rejects]
     else:
-        found = [json.loads(line) for line in data.splitlines() if line.strip()]
-        items = [row["item"] for row in found]
-    # A file has its rows in the order in which they were rejected, not in that of the source.
-    pairs = sorted(zip(found, items, strict=True), key=lambda pair: pair[0]["row"])
-    rows = [RejectedRow(each["row"], each["rule"], each["reason"], compact_json(item)) for each, item in pairs]
+        rejects = [json.loads(line) for line in data.splitlines() if line.strip()]
+        items = [row["item"] for row in rejects]
+    # A file has its rows in the order in which they were rejected, not in the order of the source.
+    pairs = sorted(zip(rejects, items, strict=True), key=lambda pair: pair[0]["row"])
+    rows = [RejectedRow(reject["row"], reject["rule"], reject["reason"], compact_json(item)) for reject, item in pairs]
     return [(row, item, rejected_again(row, item, plan)) for row, (_, item) in zip(rows, pairs, strict=True)]
 
 
@@ -178,7 +180,7 @@ def _move(store: ObjectStore, path: str, flush: Callable[[], None]) -> None:
     store.delete([path])
 
 
-def _place(row: RejectedRow) -> str:
+def _origin_text(row: RejectedRow) -> str:
     if row.file is None:
         return ""
     if row.line is not None:

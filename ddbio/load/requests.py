@@ -1,11 +1,11 @@
-"""Encode rows as write requests: the bytes that each row adds to its request, and what all requests have in common.
+"""Encoding of rows as write requests: the bytes that each row adds to its request, and the template of the requests.
 
 Upserts and deletes share BatchWriteItem requests. Updates and conditional writes (``create``, ``newer_by``) need a
-request for each row, with expressions and values. Every attribute name in an expression is an alias with a number, so
-that no name is taken for a reserved word or a path. A row that no request could carry is refused with the reason.
+request for each row, with expressions and values. Every attribute name in an expression is a numbered alias, so that no
+name is read as a reserved word or a path. A row that no request can carry is refused with the reason.
 
-A request for one row holds several texts: a key or an item, what stands between, values, an expression. Each column of
-such texts says where the text of each row lies, and one loop copies them all: no row takes a step of Python.
+A request for one row consists of several texts: a key or an item, literals, values, an expression. Each column of such
+texts has the offsets of every row's text, and one loop copies them all. So no row needs a step of Python.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ PUT = b'{"PutRequest":{"Item":', b"}}"
 DELETE = b'{"DeleteRequest":{"Key":', b"}}"
 VALUES = b',"ExpressionAttributeValues":'
 OPERATIONS = ("put", "delete", "update")
-"""The values that the column ``operation_by`` may have."""
+"""Valid values of the column ``operation_by``."""
 _NO_VALUES = b"{}"
 
 
-# Of so many texts the places are held at once.
+# The maximum number of texts whose offsets are in memory at the same time.
 _BLOCK_TEXTS = 1 << 18
 
 
 @dataclass(frozen=True)
 class RowTexts:
-    """Say where the text of each row lies; several rows may share one, and a text may be empty."""
+    """Texts of rows as offsets into a buffer. Several rows may share a text, and a text may be empty."""
 
     data: NDArray[np.uint8]
     begins: NDArray[np.int64]
@@ -61,7 +61,7 @@ class RowTexts:
 
     @classmethod
     def of_offsets(cls, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> RowTexts:
-        """Return texts that lie back to back."""
+        """Return texts that are adjacent in the buffer."""
         return cls(data, offsets[:-1], offsets[1:])
 
     @classmethod
@@ -72,32 +72,32 @@ class RowTexts:
 
     @classmethod
     def where(cls, has_text: NDArray[np.bool_], text: bytes) -> RowTexts:
-        """Return a text for some of the rows, and none for the others."""
+        """Return a text for some of the rows, and an empty text for the others."""
         return cls.chosen((b"", text), has_text.astype(np.intp))
 
     def within(self, has_text: NDArray[np.bool_]) -> RowTexts:
-        """Return the texts of some of the rows, and none for the others."""
+        """Return the texts of some of the rows, and empty texts for the others."""
         return RowTexts(self.data, np.where(has_text, self.begins, 0), np.where(has_text, self.ends, 0))
 
     def spread(self, rows: NDArray[np.int64], count: int) -> RowTexts:
-        """Return the texts as those of some among so many rows; the others have none."""
+        """Return the texts for the given rows of ``count`` rows. The other rows have empty texts."""
         begins, ends = np.zeros(count, np.int64), np.zeros(count, np.int64)
         begins[rows], ends[rows] = self.begins, self.ends
         return RowTexts(self.data, begins, ends)
 
     def replaced(self, texts: Mapping[int, bytes]) -> RowTexts:
-        """Return the texts with others for a few rows."""
+        """Return the texts with replacements for a few rows."""
         if not texts:
             return self
         rows = np.fromiter(texts, np.int64, len(texts))
         ends = len(self.data) + np.cumsum([0, *map(len, texts.values())])
-        found = RowTexts(
+        replaced = RowTexts(
             np.concatenate([self.data, np.frombuffer(b"".join(texts.values()), np.uint8)]),
             self.begins.copy(),
             self.ends.copy(),
         )
-        found.begins[rows], found.ends[rows] = ends[:-1], ends[1:]
-        return found
+        replaced.begins[rows], replaced.ends[rows] = ends[:-1], ends[1:]
+        return replaced
 
     def text(self, row: int) -> bytes:
         """Return the text of one row."""
@@ -105,7 +105,7 @@ class RowTexts:
 
 
 def joined_texts(columns: Sequence[RowTexts]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return the texts of all columns, row after row, and where each row's begin and the last one's end."""
+    """Return the texts of all columns, row by row, and the offset of each row and of the end."""
     shifts: dict[int, int] = {}
     sources: list[NDArray[np.uint8]] = []
     size = 0
@@ -116,26 +116,26 @@ def joined_texts(columns: Sequence[RowTexts]) -> tuple[NDArray[np.uint8], NDArra
             sources.append(column.data)
             size += len(column.data)
     begins, ends = (
-        np.stack([getattr(column, place) + shifts[id(column.data)] for column in columns], axis=1).ravel()
-        for place in ("begins", "ends")
+        np.stack([getattr(column, attribute) + shifts[id(column.data)] for column in columns], axis=1).ravel()
+        for attribute in ("begins", "ends")
     )
     made, starts = _copied(np.concatenate(sources), begins, ends)
     return made, np.ascontiguousarray(starts[:: len(columns)])
 
 
 class UpdateExpressions:
-    """Make the update expressions of rows: set the columns that a row has, remove the others.
+    """Update expressions of rows: they set the columns that a row has, and remove the others.
 
     Parameters
     ----------
     columns
-        How many columns there are; each has its number as alias.
+        The number of columns. The alias of each is its number.
     """
 
     def __init__(self, columns: int) -> None:
         self._columns = columns
-        pieces = [f", #n{place} = :v{place}".encode() for place in range(columns)]
-        pieces += [f", #n{place}".encode() for place in range(columns)]
+        pieces = [f", #n{number} = :v{number}".encode() for number in range(columns)]
+        pieces += [f", #n{number}".encode() for number in range(columns)]
         pieces += [b',"UpdateExpression":"SET ', b',"UpdateExpression":"REMOVE ', b" REMOVE ", b'"', b""]
         self._pieces = np.frombuffer(bytearray(b"".join(pieces)), np.uint8)
         ends = np.cumsum([0, *map(len, pieces)])
@@ -147,7 +147,7 @@ class UpdateExpressions:
         Parameters
         ----------
         present
-            Which columns, of at least one, each row has. Rows that have the same share a text.
+            A mask of the columns, of at least one, that each row has. Rows with the same mask share a text.
         """
         patterns, choices = distinct_rows(present)
         step = max(1, _BLOCK_TEXTS // (2 * self._columns + 3))
@@ -169,10 +169,10 @@ class UpdateExpressions:
         chosen[:, count + 2 : -1] = np.where(present, nothing, np.arange(count, 2 * count))
         chosen[:, -1] = opening + 3
         begins, ends = self._begins[chosen], self._ends[chosen]
-        # The first of each clause has no comma before it.
+        # The first element of each clause has no comma before it.
         rows = np.arange(len(present))
-        for has_any, given, first in ((sets, present, 1), (removes, ~present, count + 2)):
-            begins[rows[has_any], first + given.argmax(axis=1)[has_any]] += len(b", ")
+        for has_any, is_listed, first in ((sets, present, 1), (removes, ~present, count + 2)):
+            begins[rows[has_any], first + is_listed.argmax(axis=1)[has_any]] += len(b", ")
         texts, starts = _copied(self._pieces, begins.ravel(), ends.ravel())
         return texts, starts[:: chosen.shape[1]]
 
@@ -188,7 +188,7 @@ def distinct_rows(flags: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[
 def _copied(
     data: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return some texts back to back, and where each begins and the last one ends."""
+    """Return some texts back to back, with the offset of each and of the end."""
     size = int((ends - begins).sum())
     made, starts = np.empty(size + PAD, np.uint8), np.empty(len(begins) + 1, np.int64)
     take_texts(data, begins, ends, np.arange(len(begins)), np.frombuffer(bytes(PAD), np.uint8), made, starts)
@@ -197,20 +197,20 @@ def _copied(
 
 @dataclass(frozen=True)
 class EncodedRows:
-    """Hold the bytes that each row of a batch adds to its request.
+    """Bytes that each row of a batch adds to its request.
 
     Attributes
     ----------
     texts
-        The bytes of all rows; valid until the next batch is encoded.
+        The bytes of all rows. Valid until the next batch is encoded.
     offsets
-        Where the bytes of each row begin, and where the last ones end; a refused row has none.
+        The offset of the bytes of each row, and the end of the last ones. A refused row has no bytes.
     units
-        Write units that each row is expected to cost.
+        The expected write units of each row.
     refusals
-        Why rows were refused, at most one reason per row.
+        The reasons for refused rows, at most one per row.
     templates
-        The templates of rows that need a request of their own, in requests of many rows.
+        In requests of many rows: the templates of rows that need a separate request.
     """
 
     texts: NDArray[np.uint8]
@@ -236,17 +236,17 @@ class EncodedRows:
 
     @property
     def row_texts(self) -> RowTexts:
-        """Return where the bytes of each row lie."""
+        """Return the bytes of each row as offsets."""
         return RowTexts.of_offsets(self.texts, self.offsets)
 
     def rows(self) -> list[bytes]:
-        """Return the bytes of each row; a refused row has none."""
+        """Return the bytes of each row. A refused row has no bytes."""
         data = self.texts.tobytes()
         return [data[start:end] for start, end in pairwise(self.offsets.tolist())]
 
 
 RequestEncoder: TypeAlias = "ItemEncoder | UpdateEncoder | _MixedEncoder"
-"""Encodes rows as the bytes that each adds to its request."""
+"""Encoder of rows as the bytes that each adds to its request."""
 
 
 def batch_template(table: str, opening: bytes = b"", closing: bytes = b"") -> RequestTemplate:
@@ -257,7 +257,7 @@ def batch_template(table: str, opening: bytes = b"", closing: bytes = b"") -> Re
 
 
 def single_template(operation: str, table: str, member: str, extra: Mapping[str, object]) -> RequestTemplate:
-    """Return the template of a request for one row; the row's bytes are the value of ``member``."""
+    """Return the template of a request for one row. The row's bytes are the value of ``member``."""
     members = {"TableName": table, "ReturnConsumedCapacity": "INDEXES", **extra}
     return RequestTemplate(operation, f'{compact_json(members)[:-1]},"{member}":'.encode(), None, b"}")
 
@@ -270,20 +270,20 @@ def absent_condition(partition_key: str, compared: str | None = None) -> dict[st
 
 
 def columns_of(schema: pa.Schema, attributes: Iterable[str]) -> list[str]:
-    """Return the names of the columns of some attributes, without attributes that have no column."""
+    """Return the column names of some attributes, without attributes that have no column."""
     columns = {name_of_field(field): field.name for field in schema if field.name != RESCUE_NAME}
     return [columns[name] for name in attributes if name in columns]
 
 
 class ItemEncoder:
-    """Encode some columns as items, or as keys if they are the key columns, followed by the value of a condition.
+    """Encoder of columns as items, or as keys if they are the key columns, followed by the value of a condition.
 
     Parameters
     ----------
     names
         The columns.
     compared
-        The attribute that the condition compares; its value may be in the rescue column.
+        The attribute that the condition compares. Its value may be in the rescue column.
     """
 
     def __init__(
@@ -305,15 +305,15 @@ class ItemEncoder:
         encoded = _encoded_rows(self._encoder.encode_view(batch.select(self._names)))
         if self._compared is None:
             return encoded
-        found = self._values.encode(batch)
-        values = _with_rescued(found.row_texts, batch, self._compared)
+        compared_values = self._values.encode(batch)
+        values = _with_rescued(compared_values.row_texts, batch, self._compared)
         lacking = np.flatnonzero(values.ends - values.begins == len(_NO_VALUES))
-        refusals = _refused((*encoded.refusals, *found.refusals), lacking)
+        refusals = _refused((*encoded.refusals, *compared_values.refusals), lacking)
         return EncodedRows.joined([encoded.row_texts, *_member(values)], encoded.units, refusals)
 
 
 class ValuesEncoder:
-    """Encode some columns as the ExpressionAttributeValues of a request, named by their numbers."""
+    """Encoder of columns as the ExpressionAttributeValues of a request. Their names are their numbers."""
 
     def __init__(self, schema: pa.Schema, names: Sequence[str]) -> None:
         self._names = list(names)
@@ -335,16 +335,16 @@ def _encoded_rows(items: EncodedItems) -> EncodedRows:
 
 
 def _with_rescued(values: RowTexts, batch: pa.RecordBatch, compared: str) -> RowTexts:
-    """Take the compared value from the rescue column if the row has none in its column."""
+    """Use the compared value of the rescue column if the column of the row is null."""
     if RESCUE_NAME not in batch.schema.names or batch.column(RESCUE_NAME).null_count == batch.num_rows:
         return values
-    rescued, found = batch.column(RESCUE_NAME), dict[int, bytes]()
+    rescued, values_by_row = batch.column(RESCUE_NAME), dict[int, bytes]()
     has_none = values.ends - values.begins == len(_NO_VALUES)
     for row in np.flatnonzero(has_none & valid_of(rescued)).tolist():
         value = _rescued_value(rescued[row].as_py() or "{}", compared)
         if value is not None:
-            found[row] = compact_json({":v0": value}).encode()
-    return values.replaced(found)
+            values_by_row[row] = compact_json({":v0": value}).encode()
+    return values.replaced(values_by_row)
 
 
 def _rescued_value(text: str, name: str) -> Any:
@@ -356,26 +356,26 @@ def _rescued_value(text: str, name: str) -> Any:
 
 
 def _member(values: RowTexts) -> tuple[RowTexts, RowTexts]:
-    """Return the values of each row with their name before them; neither of a row that has none."""
+    """Return the values of each row and the member name before them. Both are empty for rows without values."""
     has_some = values.ends - values.begins > len(_NO_VALUES)
     return RowTexts.where(has_some, VALUES), values.within(has_some)
 
 
 def _refused(refusals: Iterable[Refusal], lacking: NDArray[np.int64]) -> list[Refusal]:
-    """Return the first refusal of each row, and one of each other row that has no value to compare."""
-    found: dict[int, Refusal] = {}
-    for each in refusals:
-        found.setdefault(each.row, each)
+    """Return the first refusal of each row, and one for each other row that has no value to compare."""
+    refusals_by_row: dict[int, Refusal] = {}
+    for refusal in refusals:
+        refusals_by_row.setdefault(refusal.row, refusal)
     for row in lacking.tolist():
-        found.setdefault(row, Refusal(row, "", "newer_by", "the row has no value to compare by newer_by"))
-    return list(found.values())
+        refusals_by_row.setdefault(row, Refusal(row, "", "newer_by", "the row has no value to compare by newer_by"))
+    return list(refusals_by_row.values())
 
 
 class UpdateEncoder:
-    """Encode rows as updates: each sets the attributes that it has, and removes those that are null.
+    """Encoder of rows as updates: each sets the attributes that it has, and removes those that are null.
 
-    Attributes in the rescue column are set too. Attributes without a column are not touched, nor those that are null in
-    rows that name their nulls, but do not name them.
+    Attributes in the rescue column are also set. Attributes without a column are not changed. If rows list their null
+    attributes, unlisted null attributes are not changed.
 
     Attributes
     ----------
@@ -393,25 +393,25 @@ class UpdateEncoder:
         others = {*key_columns, RESCUE_NAME, self._nulls, *(field.name for field in schema if is_item_bytes(field))}
         self._names = [name for name in names if name not in others]
         self._attributes = [name_of_field(schema.field(name)) for name in self._names]
-        self._places = {attribute: place for place, attribute in enumerate(self._attributes)}
+        self._numbers = {attribute: number for number, attribute in enumerate(self._attributes)}
         self._values = ValuesEncoder(schema, self._names)
         self._rescued = Encoder(pa.schema([schema.field(RESCUE_NAME)])) if RESCUE_NAME in names else None
         self._expressions = UpdateExpressions(len(self._names))
-        self._name_texts = [_name_text(place, name) for place, name in enumerate(self._attributes)]
+        self._name_texts = [_name_text(number, name) for number, name in enumerate(self._attributes)]
         self.template = self._template(())
 
     def encode(self, batch: pa.RecordBatch) -> EncodedRows:
         """Return the bytes of each row, and templates of the rows that set attributes without a column."""
         present = np.ones((batch.num_rows, len(self._names)), bool)
-        for place, name in enumerate(self._names):
-            present[:, place] = valid_of(batch.column(name))
-        found = self._values.encode(batch)
-        values, refusals, more = self._with_rescued(found, batch, present)
+        for number, name in enumerate(self._names):
+            present[:, number] = valid_of(batch.column(name))
+        encoded = self._values.encode(batch)
+        values, refusals, more = self._with_rescued(encoded, batch, present)
         keys = self._keys.encode(batch)
         lacking = np.zeros(batch.num_rows, bool)
         if self._compared is not None:
-            known = self._places.get(self._compared)
-            lacking = np.ones(batch.num_rows, bool) if known is None else ~present[:, known]
+            compared_number = self._numbers.get(self._compared)
+            lacking = np.ones(batch.num_rows, bool) if compared_number is None else ~present[:, compared_number]
             lacking[[row for row, names in more.items() if self._compared in names]] = False
         refusals = _refused((*keys.refusals, *refusals), np.flatnonzero(lacking))
         columns = [keys.row_texts, *_member(values)]
@@ -420,39 +420,42 @@ class UpdateEncoder:
         return EncodedRows.joined(columns, keys.units, refusals, self._own_templates(more, refusals))
 
     def _removed(self, batch: pa.RecordBatch, present: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which columns each row removes: those that are null, or those of them that the row names."""
+        """Return a mask of the columns that each row removes: the null ones, or those of them that the row lists."""
         if self._nulls is None:
             return ~present
         named: Any = batch.column(self._nulls)
-        places: Any = pc.index_in(named.flatten(), pa.array(self._attributes, pa.string()))
-        is_column = places.is_valid()
+        numbers: Any = pc.index_in(named.flatten(), pa.array(self._attributes, pa.string()))
+        is_column = numbers.is_valid()
         removed = np.zeros_like(present)
-        removed[pc.list_parent_indices(named).filter(is_column), places.filter(is_column)] = True
+        removed[pc.list_parent_indices(named).filter(is_column), numbers.filter(is_column)] = True
         return removed & ~present
 
     def _expressions_of(
         self, present: NDArray[np.bool_], removed: NDArray[np.bool_], more: Mapping[int, tuple[str, ...]]
     ) -> RowTexts:
-        """Return each row's update expression; the template has the names of its attributes, unless rows differ."""
-        whole = {
-            row: self._whole_expression(present[row].tolist(), removed[row].tolist(), names)
+        """Return each row's update expression.
+
+        The template has its attribute names, unless these differ between rows.
+        """
+        full_expressions = {
+            row: self._full_expression(present[row].tolist(), removed[row].tolist(), names)
             for row, names in more.items()
             if names
         }
         if not self._names:
-            return RowTexts.chosen([b""], np.zeros(len(present), np.intp)).replaced(whole)
+            return RowTexts.chosen([b""], np.zeros(len(present), np.intp)).replaced(full_expressions)
         if self._nulls is None:
-            return self._expressions.of(present).replaced(whole)
+            return self._expressions.of(present).replaced(full_expressions)
         patterns, choices = distinct_rows(np.concatenate([present, removed], axis=1))
-        sets, removes = (each.tolist() for each in np.hsplit(patterns, 2))
-        texts = [self._whole_expression(*each, ()) for each in zip(sets, removes, strict=True)]
-        return RowTexts.chosen(texts, choices).replaced(whole)
+        sets, removes = (masks.tolist() for masks in np.hsplit(patterns, 2))
+        texts = [self._full_expression(*masks, ()) for masks in zip(sets, removes, strict=True)]
+        return RowTexts.chosen(texts, choices).replaced(full_expressions)
 
     def _own_templates(
         self, more: Mapping[int, tuple[str, ...]], refusals: Iterable[Refusal]
     ) -> dict[int, RequestTemplate]:
         templates: dict[tuple[str, ...], RequestTemplate] = {}
-        refused = {each.row for each in refusals}
+        refused = {refusal.row for refusal in refusals}
         own: dict[int, RequestTemplate] = {}
         for row, names in more.items():
             if names and row not in refused:
@@ -462,9 +465,10 @@ class UpdateEncoder:
     def _with_rescued(
         self, values: EncodedRows, batch: pa.RecordBatch, present: NDArray[np.bool_]
     ) -> tuple[RowTexts, list[Refusal], dict[int, tuple[str, ...]]]:
-        """Add attributes of the rescue column to the values; return them, refusals, and names without a column by row.
+        """Add attributes of the rescue column to the values.
 
-        ``present`` has what the rescue column has of the columns, too.
+        Returns the values, the refusals, and by row the names without a column. The columns that are in the rescue
+        column are also set in ``present``.
         """
         texts = values.row_texts
         if self._rescued is None or batch.column(RESCUE_NAME).null_count == batch.num_rows:
@@ -474,44 +478,44 @@ class UpdateEncoder:
         joined, more = dict[int, bytes](), dict[int, tuple[str, ...]]()
         for row in np.flatnonzero(np.diff(encoded.offsets) > len(_NO_VALUES)).tolist():
             rescued = parse_json(encoded.buffer[encoded.offsets[row] : encoded.offsets[row + 1]].tobytes())
-            more[row] = tuple(name for name in rescued if name not in self._places)
-            known = {name: self._places[name] for name in rescued if name in self._places}
-            twice = next((name for name, place in known.items() if present[row, place]), None)
+            more[row] = tuple(name for name in rescued if name not in self._numbers)
+            numbers_of_columns = {name: self._numbers[name] for name in rescued if name in self._numbers}
+            twice = next((name for name, number in numbers_of_columns.items() if present[row, number]), None)
             if twice is not None:
                 refusals[row] = Refusal(row, RESCUE_NAME, "duplicate", twice_reason(twice))
-            present[row, list(known.values())] = True
-            places = known | {name: len(self._names) + n for n, name in enumerate(more[row])}
-            joined[row] = _joined(texts.text(row), {f":v{place}": rescued[name] for name, place in places.items()})
+            present[row, list(numbers_of_columns.values())] = True
+            numbers = numbers_of_columns | {name: len(self._names) + n for n, name in enumerate(more[row])}
+            joined[row] = _joined(texts.text(row), {f":v{number}": rescued[name] for name, number in numbers.items()})
         return texts.replaced(joined), [refusals[row] for row in sorted(refusals)], more
 
-    def _whole_expression(self, has: Sequence[bool], removed: Sequence[bool], more: tuple[str, ...]) -> bytes:
-        """Return the expression of a row that sets attributes without a column, or has names of its own."""
+    def _full_expression(self, has: Sequence[bool], removed: Sequence[bool], more: tuple[str, ...]) -> bytes:
+        """Return the expression of a row that sets attributes without a column, or has separate attribute names."""
         added = range(len(has), len(has) + len(more))
-        sets = ", ".join([f"#n{place} = :v{place}" for place in (*compress(count(), has), *added)])
-        removes = ", ".join([f"#n{place}" for place in compress(count(), removed)])
+        sets = ", ".join([f"#n{number} = :v{number}" for number in (*compress(count(), has), *added)])
+        removes = ", ".join([f"#n{number}" for number in compress(count(), removed)])
         clauses = " ".join(filter(None, [sets and f"SET {sets}", removes and f"REMOVE {removes}"]))
         expression = f',"UpdateExpression":"{clauses}"' if clauses else ""
         if self._nulls is None or not clauses:
             return expression.encode()
-        # A name that no expression has would be refused.
+        # A name that is in no expression would be an error.
         names = [*compress(self._name_texts, map(or_, has, removed)), *map(_name_text, added, more)]
-        if self._compared in self._places or self._compared in more:
+        if self._compared in self._numbers or self._compared in more:
             names.append(f'"#k":{compact_json(self._partition_key)}')
         return f'{expression},"ExpressionAttributeNames":{{{",".join(names)}}}'.encode()
 
     def _template(self, more: tuple[str, ...]) -> RequestTemplate:
         attributes = [*self._attributes, *more]
-        names = {f"#n{place}": name for place, name in enumerate(attributes)}
+        names = {f"#n{number}": name for number, name in enumerate(attributes)}
         extra: dict[str, object] = {"ExpressionAttributeNames": names} if names and self._nulls is None else {}
         if self._compared in attributes:
-            place = attributes.index(self._compared)
+            number = attributes.index(self._compared)
             names["#k"] = self._partition_key
-            extra["ConditionExpression"] = f"attribute_not_exists(#k) OR #n{place} < :v{place}"
+            extra["ConditionExpression"] = f"attribute_not_exists(#k) OR #n{number} < :v{number}"
         return single_template("UpdateItem", self._table, "Key", extra)
 
 
-def _name_text(place: int, name: str) -> str:
-    return f'"#n{place}":{compact_json(name)}'
+def _name_text(number: int, name: str) -> str:
+    return f'"#n{number}":{compact_json(name)}'
 
 
 def _joined(members: bytes, more: dict[str, Any]) -> bytes:
@@ -542,7 +546,7 @@ def request_encoder(schema: pa.Schema, plan: WritePlan) -> tuple[RequestTemplate
 
 
 class _MixedEncoder:
-    """Encode each row as the operation that its column asks for; puts and deletes share batches if unconditional."""
+    """Encoder of rows as the operation in their column. Puts and deletes share batches if they are unconditional."""
 
     def __init__(self, schema: pa.Schema, plan: WritePlan) -> None:
         keys = dict(plan.key_types)
@@ -563,7 +567,7 @@ class _MixedEncoder:
             }
 
     def encode(self, batch: pa.RecordBatch) -> EncodedRows:
-        """Return the bytes of each row, and templates of the rows that need a request of their own."""
+        """Return the bytes of each row, and templates of the rows that need a separate request."""
         asked = np.asarray(batch.column(self._column).to_pylist(), object)
         units, refusals, templates = np.ones(batch.num_rows), list[Refusal](), dict[int, RequestTemplate]()
         # Each operation has a column, which is empty in the rows of the others.
@@ -582,12 +586,13 @@ class _MixedEncoder:
             else:
                 columns.append(texts)
                 templates |= dict.fromkeys(rows.tolist(), template)
-                templates |= {int(rows[place]): own for place, own in encoded.templates.items()}
+                templates |= {int(rows[index]): own for index, own in encoded.templates.items()}
             refusals += [
-                Refusal(int(rows[each.row]), each.attribute, each.rule, each.message) for each in encoded.refusals
+                Refusal(int(rows[refusal.row]), refusal.attribute, refusal.rule, refusal.message)
+                for refusal in encoded.refusals
             ]
         for row in np.flatnonzero(~np.isin(asked.astype(str), OPERATIONS)).tolist():
-            message = f"{asked[row]!r} is no operation: write {', '.join(OPERATIONS)}"
+            message = f"{asked[row]!r} is not an operation: use {', '.join(OPERATIONS)}"
             refusals.append(Refusal(row, self._column, "operation", message))
         columns = columns or [RowTexts.where(np.zeros(batch.num_rows, bool), b"")]
         return EncodedRows.joined(columns, units, refusals, templates)

@@ -1,4 +1,4 @@
-"""The rows to write: in memory, or files whose beginnings and footers are checked, and the units to read them by."""
+"""Rows to write: in memory, or in files whose first rows and footers are checked, and the units to read."""
 
 from __future__ import annotations
 
@@ -41,31 +41,31 @@ if TYPE_CHECKING:
     from ddbio.storage.staged import StoredObject
 
 Rows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch] | Any"
-"""What can be written: Arrow rows, any data frame that offers an Arrow stream, dictionaries of rows or of columns."""
+"""Rows to write: Arrow rows, any data frame with an Arrow stream, dictionaries of rows or of columns."""
 
-_FOOTERS_AT_ONCE = 16
-# So many dictionaries become a batch, whose columns have one type each.
+_FOOTER_THREADS = 16
+# The number of dictionaries in a batch. Its columns have one type each.
 _PYTHON_ROWS = 10_000
 
 
 def batches_of(
     data: Rows, timestamps: Iterable[tuple[str, str]] | None = None, *, names_nulls: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows in memory as record batches, declared times as the text or numbers that they are written as.
+    """Yield rows in memory as record batches. Declared times are converted to the text or numbers to write.
 
     Parameters
     ----------
     timestamps
-        The forms of time columns.
+        The formats of time columns.
     names_nulls
-        Whether rows that are dictionaries say which attributes are null; see ``python_rows``.
+        Whether rows that are dictionaries list their null attributes; see ``python_rows``.
 
     Raises
     ------
     OptionError
-        If the data holds no rows, a time has no such form, or no column has the name of a form.
+        If the data has no rows, the format of a time is unknown, or no column has the name of a format.
     SchemaError
-        If Arrow has no type for a column of a data frame, or a column cannot have its form.
+        If Arrow has no type for a column of a data frame, or a column cannot have its format.
     DecodeError
         If an array points outside its own memory.
     """
@@ -81,7 +81,7 @@ def batches_of(
 
 @dataclass(frozen=True)
 class _Batches:
-    """Make batches of what holds rows, with declared times as they are written."""
+    """Conversion of rows to batches, with declared times in their stored format."""
 
     forms: Mapping[str, TimeForm | None]
     names_nulls: bool
@@ -96,23 +96,25 @@ class _Batches:
         elif isinstance(data, Mapping):
             yield from python_columns(data, self.forms).to_batches()
         elif isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
-            yield from self._of_each(data)
+            yield from self._of_elements(data)
         elif hasattr(data, "writeTo"):
-            raise OptionError("a DataFrame of Spark holds no rows here: write it as Parquet and give that folder")
+            raise OptionError(
+                "a DataFrame of Spark has no rows in this process: write it as Parquet and give that folder"
+            )
         else:
             raise OptionError(
                 f"a {type(data).__name__} holds no rows: give an Arrow table, batches, a data frame, or dictionaries"
             )
 
-    def _of_each(self, data: Iterable[Any]) -> Iterator[pa.RecordBatch]:
-        for is_row, group in itertools.groupby(data, lambda each: isinstance(each, Mapping)):
+    def _of_elements(self, data: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+        for is_row, group in itertools.groupby(data, lambda element: isinstance(element, Mapping)):
             if is_row:
                 while rows := list(itertools.islice(group, _PYTHON_ROWS)):
                     yield from python_rows(rows, self.forms, names_nulls=self.names_nulls).to_batches()
             else:
                 stored = StoredRows(self.forms)
                 for batch in group:
-                    # One for all batches: each schema is looked at once.
+                    # One converter for all batches: it inspects each schema once.
                     is_batch = isinstance(batch, pa.RecordBatch)
                     yield from map(stored.convert, checked_batches([batch])) if is_batch else self.of(batch)
 
@@ -122,7 +124,7 @@ class _Batches:
 
 @dataclass(frozen=True)
 class Unit:
-    """Describe a part of a file that is read, and finished, as a whole: a row group, a stripe, or a range of text."""
+    """Part of a file that is read, and finished, as one: a row group, a stripe, or a range of text."""
 
     number: int
     entry: StoredObject
@@ -133,33 +135,33 @@ class Unit:
     columns: FolderColumns = ()
     json_format: JsonFormat = "auto"
     first_row: int | None = 0
-    """The number of its first row in the file, or None if that cannot be known without reading the file."""
+    """The number of its first row in the file, or None if it is unknown before the file is read."""
     forms: Mapping[str, TimeForm | None] = field(default_factory=dict)
-    """How time columns are written, where it is declared."""
+    """The declared formats of time columns."""
     schema: pa.Schema | None = None
-    """The columns that the file was written with, if they are known and the file does not tell them."""
+    """The columns that the file was written with, if they are known and the file does not have them."""
     width: int = 0
-    """How many columns its footer tells."""
+    """The number of columns in its footer."""
 
 
 @dataclass(frozen=True)
 class FileSource:
-    """Hold the files of a source, and their units in the order of the rows; picklable.
+    """Files of a source, and their units in the order of the rows. Picklable.
 
     Attributes
     ----------
     rows
-        The number of rows, or None if it cannot be known without reading the files.
+        The number of rows, or None if it is unknown before the files are read.
     export
-        The native export whose files they are, if any.
+        The native export that the files belong to, if any.
     types
         The declared columns of its text, by attribute.
     kinds
-        One file of each set of columns that footers tell, and these columns.
+        One file of each set of columns in footers, and these columns.
     skipped
-        Paths of files that were passed over though they may hold rows.
+        Paths of files that were left out although they may have rows.
     null_values
-        The words of CSV that are missing values; None are the usual ones.
+        The words of CSV that are missing values; None for the usual ones.
     """
 
     store: ObjectStore
@@ -176,7 +178,7 @@ class FileSource:
 def read_options(
     plan: WritePlan, types: Mapping[str, pa.Field[Any]], null_values: tuple[str, ...] | None
 ) -> ReadOptions:
-    """Return how a write understands text."""
+    """Return the options with which a write reads text."""
     nulls = plan.nulls_matter
     return ReadOptions(
         dict(plan.key_types), types=types, null_values=null_values, names_nulls=nulls, takes_illegal=True
@@ -197,40 +199,40 @@ def open_source(
     Parameters
     ----------
     keys
-        Key attributes and their types, which apply to columns of folders too.
+        Key attributes and their types, which also apply to columns of folders.
     timestamps
-        The forms of time columns.
+        The formats of time columns.
     splits_text
-        Whether ranges of large files of text are units.
+        Whether ranges of large text files are units.
 
     Raises
     ------
     NotFoundError
-        If no such file holds rows.
+        If no such file has rows.
     ExportIncompleteError
-        If an export has not completed, or not all of it is there.
+        If an export has not completed, or a part of it is missing.
     OptionError
         If an export is incremental or in Ion, or ``hive_partitions=refuse`` and a folder is named ``name=value``.
     DecodeError
-        If a file is not in the format of its name.
+        If the format of a file is not that of its name.
     """
-    found = find_data(options.source, options, options.input_format)
-    if found.export is not None:
-        return _export_files(found, found.export)
-    require_items(found, "load")
-    store, files, schemas = found.store, found.files, found.noted.schemas
-    columns = _columns_of_folders(found, options, keys)
+    data_files = find_data(options.source, options, options.input_format)
+    if data_files.export is not None:
+        return _export_files(data_files, data_files.export)
+    require_items(data_files, "load")
+    store, files, schemas = data_files.store, data_files.files, data_files.noted.schemas
+    columns = _columns_of_folders(data_files, options, keys)
 
     def look(entry: StoredObject) -> tuple[Parts, pa.Schema | None]:
         opened = RowFiles(store, ReadOptions(splits_text=splits_text))
-        # Its columns may have other names in the file than they were declared with.
+        # The file's names of its columns may differ from the declared ones.
         tells = is_splittable(entry) and entry.path not in schemas
         return opened.parts(entry), opened.first_schema(entry) if tells else None
 
     parts_of_files: list[Parts] = []
     widths: dict[str, int] = {}
     kinds: dict[Any, tuple[str, pa.Schema]] = {}
-    with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="ddbio-footer") as pool:
+    with ThreadPoolExecutor(_FOOTER_THREADS, thread_name_prefix="ddbio-footer") as pool:
         for entry, (parts, schema) in zip(files, pool.map(look, files), strict=True):
             parts_of_files.append(parts)
             if len(parts_of_files) % _FILES_PER_LINE == 0:
@@ -239,7 +241,7 @@ def open_source(
                 widths[entry.path] = len(schema)
                 kinds.setdefault((schema, tuple(name for name, *_ in columns[entry.path])), (entry.path, schema))
     forms = time_forms(timestamps)
-    places = [
+    arguments = [
         (
             *(entry, part, size, None, columns[entry.path], options.json_format, first_row, forms),
             *(schemas.get(entry.path), widths.get(entry.path, 0)),
@@ -247,17 +249,17 @@ def open_source(
         for entry, parts in zip(files, parts_of_files, strict=True)
         for part, (size, first_row) in enumerate(zip(parts.sizes_bytes, parts.first_rows, strict=True))
     ]
-    units = tuple(Unit(number, *place) for number, place in enumerate(places))
-    if all(is_splittable(each) or each.path in schemas for each in files):
-        named = {name for each in files for name, *_ in columns[each.path]}
-        told = (*(schema for _, schema in kinds.values()), *schemas.values())
-        require_names(forms, named.union(*(each.names for each in told)), "no file has such a column")
-    known = [parts.rows for parts in parts_of_files if parts.rows is not None]
-    rows = sum(known) if len(known) == len(files) else None
+    units = tuple(Unit(number, *unit_arguments) for number, unit_arguments in enumerate(arguments))
+    if all(is_splittable(file) or file.path in schemas for file in files):
+        named = {name for file in files for name, *_ in columns[file.path]}
+        schemas_with_names = (*(schema for _, schema in kinds.values()), *schemas.values())
+        require_names(forms, named.union(*(schema.names for schema in schemas_with_names)), "no file has such a column")
+    row_counts = [parts.rows for parts in parts_of_files if parts.rows is not None]
+    rows = sum(row_counts) if len(row_counts) == len(files) else None
     return FileSource(
         *(store, files, units, rows),
         kinds=dict(kinds.values()),
-        skipped=found.skipped,
+        skipped=data_files.skipped,
         null_values=options.null_values,
     )
 
@@ -274,63 +276,67 @@ def is_one_scan(source: FileSource, key_types: Iterable[tuple[str, str]]) -> boo
     path = manifest_path(job_id)
     try:
         manifest = read_state(source.store, path)
-        origin, files = manifest["source"], {(each["path"], each["bytes"]) for each in manifest["files"]}
-        found = (origin["key"], origin["index"])
+        origin, files = manifest["source"], {(file["path"], file["bytes"]) for file in manifest["files"]}
+        key_of_scan = (origin["key"], origin["index"])
     except (DdbioError, KeyError, TypeError):
         return False
-    return found == (dict(key_types), None) and files.issuperset(
+    return key_of_scan == (dict(key_types), None) and files.issuperset(
         (entry.path, entry.size_bytes) for entry in source.files
     )
 
 
-def _export_files(found: DataFiles, export: ExportSource) -> FileSource:
+def _export_files(data_files: DataFiles, export: ExportSource) -> FileSource:
     by_path = {export.path(file): file for file in export.files}
-    units = (Unit(number, entry, 0, entry.size_bytes, by_path[entry.path]) for number, entry in enumerate(found.files))
-    rows = sum(by_path[entry.path].items for entry in found.files)
-    return FileSource(export.store, found.files, tuple(units), rows, replace(export, files=()))
+    units = (
+        Unit(number, entry, 0, entry.size_bytes, by_path[entry.path]) for number, entry in enumerate(data_files.files)
+    )
+    rows = sum(by_path[entry.path].items for entry in data_files.files)
+    return FileSource(export.store, data_files.files, tuple(units), rows, replace(export, files=()))
 
 
-def _columns_of_folders(found: DataFiles, options: SourceOptions, keys: Mapping[str, str]) -> dict[str, FolderColumns]:
-    columns = found.columns(keys)
-    if found.values is not None:
+def _columns_of_folders(
+    data_files: DataFiles, options: SourceOptions, keys: Mapping[str, str]
+) -> dict[str, FolderColumns]:
+    columns = data_files.columns(keys)
+    if data_files.values is not None:
         return columns
     if options.hive_partitions == "ignore":
         return dict.fromkeys(columns, ())
-    for path, each in columns.items():
-        if each and options.hive_partitions == "refuse":
+    for path, folder_columns in columns.items():
+        if folder_columns and options.hive_partitions == "refuse":
             raise OptionError(
-                f"{path} lies in folders that say {', '.join(name for name, *_ in each)}: they are refused"
+                f"folders of {path} have the columns {', '.join(name for name, *_ in folder_columns)}: they are refused"
             )
     return columns
 
 
 _LOG = logging.getLogger("ddbio.load")
-_FILES_AT_ONCE = 16
+_FILE_THREADS = 16
 _FILES_PER_LINE = 1000
 
 
 def check_files(
     source: FileSource, plan: WritePlan, declared: Collection[str] = (), times: Collection[str] = ()
 ) -> None:
-    """Check how every file begins, by its footer if it has one: whether it is of its format, and has the columns.
+    """Check the start or the footer of every file: its format, and whether it has the needed columns.
 
     Parameters
     ----------
     declared
-        Columns that the source should have, one file or the other.
+        Columns that at least one file of the source should have.
     times
-        The same of columns of times, which JSON has not.
+        Such columns of times, which JSON does not have.
 
     Raises
     ------
     SchemaError
-        If a file has no column that the write needs, or times of a form that they cannot have; if no file has a
+        If a file lacks a column that the write needs, or has times that cannot have their format; if no file has a
         declared column, and none is JSON, whose later rows may have it.
     DecodeError
-        If a file is not in the format of its name.
+        If the format of a file is not that of its name.
     """
     first_units = {unit.entry.path: unit for unit in reversed(source.units) if unit.exported is None}
-    # What has a footer was opened before: one file of each kind is enough.
+    # Files with a footer were opened before. One file of each kind is enough.
     units = [
         unit
         for path, unit in reversed(first_units.items())
@@ -344,11 +350,11 @@ def check_files(
         return files.first_schema(unit.entry, unit.json_format, unit.schema)
 
     seen = set[tuple[pa.Schema, tuple[str, ...]]]()
-    # What has a footer, and columns that are noted of it, is not opened.
+    # A file with a footer and recorded columns is not opened.
     noted = [(unit.schema, unit.columns) for unit in first_units.values() if unit.schema is not None]
     names = {name for schema, columns in noted for name in (*schema.names, *(name for name, *_ in columns))}
     are_known = True
-    with ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="ddbio-head") as pool:
+    with ThreadPoolExecutor(_FILE_THREADS, thread_name_prefix="ddbio-head") as pool:
         for number, (unit, schema) in enumerate(zip(units, pool.map(look, units), strict=True), 1):
             if number % _FILES_PER_LINE == 0:
                 _LOG.info("checked %d of %d files", number, len(units))
@@ -358,7 +364,7 @@ def check_files(
             if schema is None or kind in seen:
                 continue
             seen.add(kind)
-            none = pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in schema], schema=schema)
+            none = pa.RecordBatch.from_arrays([pa.nulls(0, column.type) for column in schema], schema=schema)
             rows = StoredRows(unit.forms).convert(with_columns(none, unit.columns))
             names.update(rows.schema.names)
             check_file(unit.entry, rows.schema, plan)
@@ -372,7 +378,7 @@ def check_file(entry: StoredObject, schema: pa.Schema, plan: WritePlan) -> None:
     Raises
     ------
     SchemaError
-        See ``check_columns``; the message names the file.
+        See ``check_columns``. The message has the name of the file.
     """
     try:
         check_columns(schema, plan)

@@ -1,7 +1,7 @@
-"""Spread rows over the partitions of a table: order them so that any requests reach all partitions at the same time.
+"""Order of rows that spreads them over the partitions of a table, so that all partitions are written at the same time.
 
-Rows that were read from DynamoDB come in the order of its hashes, and so would be written partition by partition. They
-are collected in windows of some megabytes, and each chunk takes rows from all over a window. Rows of one key keep their
+Rows that were read from DynamoDB are in the order of its hashes, and so would be written partition by partition. They
+are collected in windows of some megabytes, and each chunk takes rows from the whole window. Rows of one key keep their
 order.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Rows: TypeAlias = pa.RecordBatch | RawItems | Checkpoint
 
 WINDOW_BYTES = 64 * 1024 * 1024
-"""The bytes of a window."""
+"""Size of a window."""
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html: a job that is slower
 # than one partition needs only short windows. Checkpoints wait for the end of a window, so no window may take long.
@@ -45,7 +45,7 @@ _RETAINED_ROWS = 100_000
 
 
 class RowSpreader:
-    """Spread the rows of one task, and remember the number of each among the rows that came.
+    """Spreading of the rows of one task. It remembers the original number of each row.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class RowSpreader:
         Whether rows may be written in any order: each key occurs once, or the result does not depend on it. Otherwise
         rows of one key keep their order.
     window_bytes
-        The bytes of a window.
+        The size of a window.
     """
 
     def __init__(self, plan: WritePlan, *, any_order: bool, window_bytes: int = WINDOW_BYTES) -> None:
@@ -62,18 +62,18 @@ class RowSpreader:
         self._orders: deque[tuple[int, RowRanges]] = deque()
 
     def spread(self, rows: Iterable[Rows]) -> Iterator[Rows | None]:
-        """Yield the rows in chunks that fill the batches of all lanes; a checkpoint comes after the rows before it.
+        """Yield the rows in chunks that fill the batches of all lanes. A checkpoint follows the rows before it.
 
-        None says that rows have come, and that more are waited for.
+        None is yielded when rows were added and more rows are awaited.
         """
         window = _Window(self._plan, self._window_bytes)
-        for each in rows:
-            if not isinstance(each, Checkpoint):
-                if not window.accepts(each):
+        for element in rows:
+            if not isinstance(element, Checkpoint):
+                if not window.accepts(element):
                     yield from self._close(window)
-                window.add(each)
+                window.add(element)
             else:
-                window.checkpoints.append(each)
+                window.checkpoints.append(element)
             if window.is_full or not window.rows:
                 yield from self._close(window)
             else:
@@ -81,7 +81,7 @@ class RowSpreader:
         yield from self._close(window)
 
     def number_of(self, row: int) -> int:
-        """Return the number, among the rows that came, of a row that was yielded lately."""
+        """Return the number, in the input, of a row that was yielded recently."""
         for first, chunk in reversed(self._orders):
             if row >= first:
                 return chunk.row_at(row - first)
@@ -108,20 +108,20 @@ class RowSpreader:
             yield parts.taken(rows)
 
     def _note(self, chunks: Sequence[RowRanges]) -> None:
-        """Remember which rows are yielded next."""
+        """Remember the rows that are yielded next."""
         first = self._rows
         for chunk in chunks:
-            self._orders.append((self._rows, RowRanges(chunk.places, chunk.firsts + first)))
-            self._rows += int(chunk.places[-1])
+            self._orders.append((self._rows, RowRanges(chunk.starts, chunk.firsts + first)))
+            self._rows += int(chunk.starts[-1])
         while len(self._orders) > _RETAINED_CHUNKS and self._rows - self._orders[1][0] > _RETAINED_ROWS:
             self._orders.popleft()
 
     def _order_of_keys(self, chunks: Sequence[RowRanges], parts: _RawParts | _BatchParts) -> NDArray[np.int64] | None:
-        """Return another order if rows of a key would come in a wrong one."""
+        """Return another order if the rows of a key would be in the wrong order."""
         try:
             hashes = parts.hashes(list(dict(self._plan.key_types)))
         except (SchemaError, DecodeError):
-            # A row has no legal key; it is rejected when it is encoded.
+            # A row has no valid key. It is rejected when it is encoded.
             hashes = None
         if hashes is None:
             return np.arange(parts.n_rows)
@@ -131,7 +131,7 @@ class RowSpreader:
 
 
 class _RawParts:
-    """Join raw items."""
+    """Raw items of a window."""
 
     def __init__(self, parts: Sequence[Any]) -> None:
         self._parts = RawItemParts(parts)
@@ -145,16 +145,16 @@ class _RawParts:
         return self._joined.take(rows)
 
     def hashes(self, _: list[str]) -> NDArray[np.uint64] | None:
-        """Return the hash of each item's key; nothing if an item, which its reader could not vouch for, has none."""
+        """Return the hash of each item's key, or None if an item, which its reader could not validate, has no key."""
         return None if self._parts.doubtful.any() else self._parts.hashes
 
     def joined_ranges(self, chunk: RowRanges) -> RawItems:
         """Return a chunk."""
-        return self._parts.joined_ranges(chunk.firsts, np.diff(chunk.places))
+        return self._parts.joined_ranges(chunk.firsts, np.diff(chunk.starts))
 
 
 class _BatchParts:
-    """Join record batches of one schema."""
+    """Record batches of one schema."""
 
     def __init__(self, parts: Sequence[Any]) -> None:
         self._joined = joined_batches(parts)
@@ -170,12 +170,12 @@ class _BatchParts:
 
     def joined_ranges(self, chunk: RowRanges) -> pa.RecordBatch:
         """Return a chunk."""
-        # To join a slice of each range takes several times as long, for each has as many arrays as there are columns.
+        # Joining a slice of each range takes several times as long, as each slice has one array per column.
         return take_rows(self._joined, chunk.order)
 
 
 class _Window:
-    """Hold rows of one schema, and the checkpoints after them."""
+    """Rows of one schema, and the checkpoints after them."""
 
     def __init__(self, plan: WritePlan, most_bytes: int) -> None:
         self._plan, self._most_bytes = plan, most_bytes
@@ -206,7 +206,7 @@ class _Window:
 
     @property
     def chunk_rows(self) -> int:
-        """Return how many rows fill the batches of all lanes, but no more than the budget allows in about a second."""
+        """Return the number of rows that fill the batches of all lanes, limited to about one second of the budget."""
         full = chunk_rows(self._bytes // max(1, self.rows), self._plan)
         return full if self._most_chunk_rows is None else min(full, self._most_chunk_rows)
 

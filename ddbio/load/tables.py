@@ -1,4 +1,4 @@
-"""Create and describe tables."""
+"""Creation and description of tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CreatedTable(Result):
-    """A table that was created, and the CreateTable request that did it."""
+    """Created table, with its CreateTable request."""
 
     table: str
     request: dict[str, Any]
@@ -51,7 +51,7 @@ def describe(table: str, options: ConnectionOptions) -> TableDescription:
     Raises
     ------
     NotFoundError
-        If there is no such table.
+        If the table does not exist.
     DdbioError
         If it cannot be described.
     """
@@ -95,7 +95,7 @@ def create_like(options: CreateLikeOptions) -> CreatedTable:
 
 
 def is_table(spec: ClientSpec, table: str) -> bool:
-    """Return whether there is such a table."""
+    """Return whether a table exists."""
     try:
         describe_table(spec, table)
     except NotFoundError:
@@ -104,57 +104,60 @@ def is_table(spec: ClientSpec, table: str) -> bool:
 
 
 def describe_target(options: LoadOptions) -> TableDescription:
-    """Return the table of a load as it is, or as it would be created.
+    """Return the description of a load's table, or of the table that it would create.
 
     Raises
     ------
     NotFoundError
-        If there is no such table, and ``create_table`` is not given.
+        If the table does not exist, and ``create_table`` is not given.
     OptionError
         If the name is that of a file.
     DdbioError
         If it cannot be described.
     """
     if "/" in options.table and not options.table.startswith("arn:"):
-        raise OptionError(f"{options.table!r} is no name of a table: a load takes its source first, then the table")
+        raise OptionError(
+            f"{options.table!r} is not a table name: the first argument of a load is its source, the second its table"
+        )
     try:
         return describe_table(dynamodb_spec(options), options.table)
     except NotFoundError as error:
         if not options.create_table:
-            raise NotFoundError(f"{error}; or give create_table, and option 'key', to have it created") from error
+            raise NotFoundError(f"{error}; or give create_table, and option 'key', to create it") from error
     key = parse_key(options.key) if options.key is not None else stated_key(options)
     return TableDescription(options.table, "", "", "ACTIVE", key, 0, 0, on_demand=True)
 
 
 def stated_key(options: LoadOptions) -> tuple[tuple[str, str], ...]:
-    """Return the key of the table from which a load's source comes, as the source states it.
+    """Return the key of the table from which a load's source comes, according to the source.
 
-    The manifests of ddbio's files state it. A native export names its table, which is described if it is still there.
+    The manifests of ddbio's files have it. A native export has the name of its table, which is described if it still
+    exists.
 
     Raises
     ------
     OptionError
-        If nothing states a key, or several are stated.
+        If no key is found, or several keys.
     """
-    # Of all file formats; to describe a table needs none.
+    # The registry imports all file formats, which describing a table does not need.
     from ddbio.formats.registry import is_row_file  # noqa: PLC0415
     from ddbio.storage.paths import is_glob, split_glob  # noqa: PLC0415
 
     folder = options.source.rstrip("/")
-    places = [folder]
+    folders = [folder]
     # A folder may be named like a file, or like a glob.
     if is_row_file(folder.rpartition("/")[2]):
-        places.append(folder.rpartition("/")[0] or ".")
+        folders.append(folder.rpartition("/")[0] or ".")
     if is_glob(folder):
-        places.append(split_glob(folder)[0] or ".")
-    for place in places:
+        folders.append(split_glob(folder)[0] or ".")
+    for name in folders:
         with contextlib.suppress(AccessDeniedError, EndpointError, NotFoundError, ExportIncompleteError):
-            found = _keys_in(place, options)
-            if len(found) == 1:
-                return parse_key(found.pop())
-            if found:
-                keys = " and ".join(sorted(found))
-                raise OptionError(f"{place} holds rows of tables with the keys {keys}: give key")
+            keys_found = _keys_in(name, options)
+            if len(keys_found) == 1:
+                return parse_key(keys_found.pop())
+            if keys_found:
+                keys = " and ".join(sorted(keys_found))
+                raise OptionError(f"{name} has rows of tables with the keys {keys}: give key")
     raise OptionError(f"{options.source} states no key for the new table: give key, as in key='pk:S,sk:N'")
 
 
@@ -171,7 +174,7 @@ def _keys_in(folder: str, options: LoadOptions) -> set[str]:
 
 
 def _key_of(source: Mapping[str, Any], options: LoadOptions) -> str | None:
-    """Return the key that a manifest's source states, as text, or that of the table it names."""
+    """Return the key in a manifest's source, as text, or that of the table of the source."""
     match source:
         case {"key": dict(key)}:
             return format_key(tuple(key.items()))
@@ -183,7 +186,7 @@ def _key_of(source: Mapping[str, Any], options: LoadOptions) -> str | None:
 
 
 def create_target(options: LoadOptions) -> None:
-    """Create the table of a load if ``create_table`` is given and there is none.
+    """Create the table of a load if ``create_table`` is given and it does not exist.
 
     Raises
     ------

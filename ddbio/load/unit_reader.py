@@ -1,7 +1,7 @@
-"""Read the units of a source: a sample for the plan, the columns of text, then all rows with a checkpoint after each.
+"""Reading of a source's units: a sample for the plan, the columns of text, then all rows with checkpoints.
 
-If rows may be written in any order, units that are far apart in the source are read in rotation: adjacent rows of a
-scanned table belong to one partition, and writing them together would reach only that partition's rate.
+If rows may be written in any order, distant units of the source are read in rotation. Adjacent rows of a scanned table
+belong to one partition, and writing them together would be limited to that partition's rate.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("ddbio.load")
 _SAMPLE_ROWS = 1000
 # Streams of units that are read in rotation, their stored bytes, and the rows that each yields in its turn.
-_MOST_STREAMS = 32
+_MAX_STREAMS = 32
 _OPEN_BYTES = 256 * 1024 * 1024
 _STREAM_ROWS = 2048
 _CELL_BYTES = 8
-# So many rows of a file of text lie between two checkpoints.
+# The number of rows between two checkpoints of a text file.
 _CHECKPOINT_ROWS = 4096
-# Text takes several times its stored size when it is read, above all if it is compressed.
+# Text takes several times its stored size when it is read, especially if it is compressed.
 _TEXT_WEIGHT = 8
 # Far more than the lanes can have unfinished.
 _RETAINED_RANGES = 100_000
@@ -84,7 +84,7 @@ def describe_source(source: FileSource, plan: WritePlan, indexes: Sequence[Index
     SchemaError
         If the rows of the sample cannot be written as planned.
     DecodeError
-        If the file is not in the format of its name.
+        If the format of the file is not that of its name.
     """
     files = RowFiles(source.store, read_options(plan, source.types, source.null_values))
     largest = max(source.units, key=attrgetter("entry.size_bytes"), default=None)
@@ -122,7 +122,7 @@ def _sample(files: RowFiles, unit: Unit) -> Sample | None:
 
 
 def read_unit(files: RowFiles, unit: Unit, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a unit, with the columns of its folders; times as the text or numbers they are written as."""
+    """Yield the rows of a unit, with the columns of its folders. Times are the text or numbers to write."""
     stored = StoredRows(unit.forms)
     for batch in files.read(unit.entry, unit.part, unit.json_format, batch_rows, unit.schema):
         yield stored.convert(with_columns(batch, unit.columns))
@@ -130,16 +130,16 @@ def read_unit(files: RowFiles, unit: Unit, batch_rows: int = BATCH_ROWS) -> Iter
 
 @dataclass(frozen=True)
 class UnitReader:
-    """Read units for a write.
+    """Reader of units for a write.
 
     Attributes
     ----------
     export
-        The export whose files the units are; their MD5 and their item counts are verified.
+        The export that the units belong to. The MD5 and the item counts of its files are verified.
     types
         Declared columns of text.
     texts
-        What was found out of files of text before their rows are read.
+        Layouts of text files that were determined before their rows are read.
     null_values
         The words of CSV that are missing values.
     """
@@ -160,23 +160,25 @@ class UnitReader:
         origins: RowOrigins | None = None,
         within: WithinUnits | None = None,
     ) -> Iterator[pa.RecordBatch | RawItems | Checkpoint]:
-        """Yield the rows of some units, and a checkpoint after each; in files that are one unit also between rows.
+        """Yield the rows of some units, and a checkpoint after each.
+
+        Files that are one unit also have checkpoints between rows.
 
         Parameters
         ----------
         finished
             Called with the number of a unit and of its rows when its checkpoint is reached.
         any_order
-            Whether rows may come in any order; units are then read in rotation.
+            Whether rows may be yielded in any order. Units are then read in rotation.
         origins
-            Records where the rows come from.
+            Records the origins of the rows.
         within
-            What is known of rows of unfinished units, and who is told of more; by default nothing and nobody.
+            Progress within unfinished units, and a callback for more. By default there is neither.
 
         Raises
         ------
         NotFoundError, DecodeError
-            If a file is gone, or not in the format of its name.
+            If a file is missing, or its format is not that of its name.
         SchemaError
             If no row of a file could be written.
         """
@@ -185,14 +187,14 @@ class UnitReader:
         within = within or WithinUnits({}, lambda _, __: None)
 
         def read(stream: Sequence[Unit]) -> Iterator[tuple[Unit, int, pa.RecordBatch | RawItems | Checkpoint]]:
-            # Each stream keeps the file that it reads open.
+            # Each stream keeps its current file open.
             files, raw_items = self.open_files(), raw_item_reader(self.plan) if takes_raw_items(self.plan) else None
             for unit in stream:
                 rows = noted = within.begun.get(unit.number, 0)
                 batches = self._read_unit(files, unit, raw_items, batch_rows)
                 if origins is not None:
                     batches = origins.with_lines(batches, files, unit)
-                for batch in _behind(batches, rows):
+                for batch in _skip_rows(batches, rows):
                     for part in _slices(batch, len(streams)):
                         yield unit, rows, part
                         rows += part.num_rows
@@ -201,27 +203,27 @@ class UnitReader:
                         yield unit, rows, Checkpoint(partial(within.begin, unit.number, rows))
                 yield unit, rows, Checkpoint(partial(finished, unit.number, rows))
 
-        for unit, row, each in _rotate([read(streams[place]) for place in spread_order(len(streams))]):
-            if origins is not None and not isinstance(each, Checkpoint):
-                origins.add(unit, row, each.num_rows)
-            yield each
+        for unit, row, element in _rotate([read(streams[index]) for index in spread_order(len(streams))]):
+            if origins is not None and not isinstance(element, Checkpoint):
+                origins.add(unit, row, element.num_rows)
+            yield element
 
-    def read_columns(self, units: Iterable[Unit]) -> Iterator[tuple[Unit, int, pa.RecordBatch, RowPlaces]]:
-        """Yield the rows of units as columns: the unit, the batch's number within it, the batch, and its places."""
+    def read_columns(self, units: Iterable[Unit]) -> Iterator[tuple[Unit, int, pa.RecordBatch, BatchOrigins]]:
+        """Yield the rows of units as columns: the unit, the batch's number in it, the batch, its origins."""
         files = self.open_files()
         for unit in units:
             done = 0
             for number, batch in enumerate(self._columns(files, unit, BATCH_ROWS)):
-                places = RowPlaces(f"{self.store.uri.rstrip('/')}/{unit.entry.path}")
+                row_origins = BatchOrigins(f"{self.store.uri.rstrip('/')}/{unit.entry.path}")
                 if unit.first_row is not None:
-                    places.rows = unit.first_row + np.arange(done, done + batch.num_rows)
+                    row_origins.rows = unit.first_row + np.arange(done, done + batch.num_rows)
                 lines = files.row_lines(unit.entry)
-                places.lines = None if lines is None else lines.lines_of(done, batch.num_rows)
+                row_origins.lines = None if lines is None else lines.lines_of(done, batch.num_rows)
                 done += batch.num_rows
-                yield unit, number, batch, places
+                yield unit, number, batch, row_origins
 
     def open_files(self) -> RowFiles:
-        """Return what reads the files of one thread."""
+        """Return the reader of files for one thread."""
         options = read_options(self.plan, self.types, self.null_values)
         return RowFiles(self.store, replace(options, splits_text=True), self.texts)
 
@@ -231,7 +233,7 @@ class UnitReader:
         if self.export is not None and unit.exported is not None and raw_items is not None:
             yield from _verified_items(FileText(self.export, unit.exported), raw_items)
             return
-        # Raw items cannot take the columns of folders.
+        # Raw items cannot include the columns of folders.
         if raw_items is None or unit.columns or is_splittable(unit.entry):
             yield from self._columns(files, unit, batch_rows)
             return
@@ -251,12 +253,12 @@ class UnitReader:
 
 @dataclass(frozen=True)
 class WithinUnits:
-    """Say how many rows of unfinished units are written already, and call back when there are more.
+    """Progress within unfinished units, and a callback for more progress.
 
     Attributes
     ----------
     begun
-        The number of rows, from the first on, by the number of the unit; they are passed over.
+        By unit: the number of rows, from the first on, that are written already. They are skipped.
     begin
         Called with the number of a unit and of its rows when a checkpoint within it is reached.
     """
@@ -265,37 +267,37 @@ class WithinUnits:
     begin: Callable[[int, int], None]
 
 
-def _behind(batches: Iterable[pa.RecordBatch | RawItems], rows: int) -> Iterator[pa.RecordBatch | RawItems]:
-    """Yield the rows behind the first ones."""
+def _skip_rows(batches: Iterable[pa.RecordBatch | RawItems], rows: int) -> Iterator[pa.RecordBatch | RawItems]:
+    """Yield the rows after the first ones."""
     for batch in batches:
         passed = min(rows, batch.num_rows)
         rows -= passed
         if not passed:
             yield batch
         elif passed < batch.num_rows:
-            # Those of a record batch share its memory.
+            # Slices of a record batch share its memory.
             yield batch.take(np.arange(passed, len(batch))) if isinstance(batch, RawItems) else batch.slice(passed)
 
 
 @dataclass
-class RowPlaces:
-    """Say where the rows of a batch stand: in which file, and on which of its rows and lines, if that is known."""
+class BatchOrigins:
+    """Origins of the rows of a batch: the file, and the numbers of their rows and lines in it, if these are known."""
 
     file: str
     rows: NDArray[np.int64] | None = None
     lines: NDArray[np.int64] | None = None
 
     def to_metadata(self, chosen: NDArray[np.int64]) -> dict[bytes, bytes]:
-        """Return the places of some of the rows as metadata of their batch."""
-        found = {b"ddbio.file": self.file.encode()}
+        """Return the origins of some of the rows as metadata of their batch."""
+        metadata = {b"ddbio.file": self.file.encode()}
         for name, numbers in ((b"ddbio.rows", self.rows), (b"ddbio.lines", self.lines)):
             if numbers is not None:
-                found[name] = numbers[chosen].astype("<i8").tobytes()
-        return found
+                metadata[name] = numbers[chosen].astype("<i8").tobytes()
+        return metadata
 
     @classmethod
-    def of_metadata(cls, metadata: Mapping[bytes, bytes]) -> RowPlaces:
-        """Return the places that ``to_metadata`` made such metadata of."""
+    def of_metadata(cls, metadata: Mapping[bytes, bytes]) -> BatchOrigins:
+        """Return the origins in the metadata that ``to_metadata`` returned."""
         rows, lines = (
             np.frombuffer(metadata[name], "<i8") if name in metadata else None
             for name in (b"ddbio.rows", b"ddbio.lines")
@@ -304,34 +306,37 @@ class RowPlaces:
 
 
 class ShuffledOrigins:
-    """Remember where each row of a stream of shuffled batches stood; of a very long stream only the latest rows."""
+    """Origins of the rows of a stream of shuffled batches.
+
+    For a very long stream only those of the latest rows are kept.
+    """
 
     def __init__(self) -> None:
         self._rows = 0
-        # The first row of the stream, and the places of rows from there on.
-        self._batches: deque[tuple[int, RowPlaces]] = deque()
+        # First row of the stream, and the origins of rows from there on.
+        self._batches: deque[tuple[int, BatchOrigins]] = deque()
 
-    def add(self, places: RowPlaces, count: int) -> None:
-        """Remember where the next rows of the stream stood."""
-        self._batches.append((self._rows, places))
+    def add(self, row_origins: BatchOrigins, count: int) -> None:
+        """Add the origins of the next rows of the stream."""
+        self._batches.append((self._rows, row_origins))
         self._rows += count
         while self._rows - self._batches[0][0] > _RETAINED_ROWS and len(self._batches) > 1:
             self._batches.popleft()
 
     def of(self, row: int) -> tuple[str | None, int | None, int | None]:
         """Return the file of a row of the stream, its number in the file, and its line, as far as they are known."""
-        place = bisect_right(self._batches, row, key=itemgetter(0)) - 1
-        if place < 0:
+        index = bisect_right(self._batches, row, key=itemgetter(0)) - 1
+        if index < 0:
             return None, None, None
-        first, places = self._batches[place]
+        first, row_origins = self._batches[index]
         row_of_file, line = (
-            None if found is None else int(found[row - first]) for found in (places.rows, places.lines)
+            None if numbers is None else int(numbers[row - first]) for numbers in (row_origins.rows, row_origins.lines)
         )
-        return places.file, row_of_file, line
+        return row_origins.file, row_of_file, line
 
 
 class RowOrigins:
-    """Record which row of which file each row of a stream was; of a very long stream only the latest rows."""
+    """Origins of the rows of a stream in files. For a very long stream only those of the latest rows are kept."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -343,8 +348,8 @@ class RowOrigins:
     def with_lines(
         self, batches: Iterable[pa.RecordBatch | RawItems], files: RowFiles, unit: Unit
     ) -> Iterator[pa.RecordBatch | RawItems]:
-        """Yield the rows of a unit, from its first one on, and record on which lines of text they stand."""
-        # The reader of an export's files keeps none.
+        """Yield the rows of a unit, from its first one on, and record their lines of text."""
+        # The reader of an export's files records no lines.
         own = RowLines()
         for batch in batches:
             lines = files.row_lines(unit.entry)
@@ -368,10 +373,10 @@ class RowOrigins:
 
     def of(self, row: int) -> tuple[str | None, int | None, int | None]:
         """Return the file of a row of the stream, its number in the file, and its line, as far as they are known."""
-        place = bisect_right(self._ranges, row, key=itemgetter(0)) - 1
-        if place < 0:
+        index = bisect_right(self._ranges, row, key=itemgetter(0)) - 1
+        if index < 0:
             return None, None, None
-        first, unit, first_of_unit = self._ranges[place]
+        first, unit, first_of_unit = self._ranges[index]
         file, lines = f"{self._root.rstrip('/')}/{unit.entry.path}", self._lines.get(unit.number)
         unit_row = first_of_unit + row - first
         file_row = None if unit.first_row is None else unit.first_row + unit_row
@@ -379,30 +384,30 @@ class RowOrigins:
 
 
 def split_streams(units: Sequence[Unit]) -> list[Sequence[Unit]]:
-    """Split units into streams of about the same size, each of adjacent units; memory limits how many."""
+    """Split units into streams of about the same size, each of adjacent units. Memory limits their number."""
     heaviest = max((_weight(unit) for unit in units), default=1)
-    return split_evenly(units, max(1, min(_MOST_STREAMS, _OPEN_BYTES // max(1, heaviest))))
+    return split_evenly(units, max(1, min(_MAX_STREAMS, _OPEN_BYTES // max(1, heaviest))))
 
 
 def split_evenly(units: Sequence[Unit], most: int) -> list[Sequence[Unit]]:
-    """Split units into at most so many parts of about the same size, each of adjacent units."""
+    """Split units into at most ``most`` parts of about the same size, each of adjacent units."""
     count = max(1, min(most, len(units)))
     ends = np.cumsum([0, *(unit.size_bytes for unit in units)])
     cuts = np.searchsorted(ends, ends[-1] * np.arange(1, count) / count)
-    places = [0, *map(int, cuts), len(units)]
-    return [units[first:stop] for first, stop in itertools.pairwise(places) if first < stop] or [units]
+    bounds = [0, *map(int, cuts), len(units)]
+    return [units[first:stop] for first, stop in itertools.pairwise(bounds) if first < stop] or [units]
 
 
 def _weight(unit: Unit) -> int:
-    """Return about how many bytes are in memory while a unit is read."""
+    """Return the approximate number of bytes in memory while a unit is read."""
     if is_splittable(unit.entry):
-        # Rows of many columns are sparse: in a file their nulls take next to nothing.
+        # Rows of many columns are sparse: their nulls take almost no space in a file.
         return unit.size_bytes + unit.width * _STREAM_ROWS * _CELL_BYTES
     return _TEXT_WEIGHT * (min(unit.size_bytes, PIECE_BYTES) if is_text(unit.entry) else unit.size_bytes)
 
 
 def _slices(batch: pa.RecordBatch | RawItems, streams: int) -> Iterator[pa.RecordBatch | RawItems]:
-    """Yield the rows of a batch in slices so small that a window holds two of each stream."""
+    """Yield the rows of a batch in slices so small that a window has two of each stream."""
     if streams == 1 or isinstance(batch, RawItems):
         yield batch
         return
@@ -415,8 +420,8 @@ def _rotate(streams: Iterable[Iterator[_T]]) -> Iterator[_T]:
     waiting = deque(streams)
     while waiting:
         stream = waiting.popleft()
-        for each in stream:
-            yield each
+        for element in stream:
+            yield element
             waiting.append(stream)
             break
 
@@ -439,52 +444,57 @@ def declared_types(options: LoadOptions, plan: WritePlan, source: FileSource) ->
     OptionError
         If no file is text.
     SchemaError
-        If there is no such type, or a key of the table has another one.
+        If a type is unknown, or a key of the table has another type.
     """
-    found = declared_fields(options.schema, options.types)
-    if found and not any(is_text(entry) for entry in source.files):
-        raise OptionError("schema and types are for CSV and plain JSON: other files say the types of their columns")
+    declared = declared_fields(options.schema, options.types)
+    if declared and not any(is_text(entry) for entry in source.files):
+        raise OptionError("schema and types are for CSV and plain JSON: other files have the types of their columns")
     for name, tag in plan.key_types:
-        if name in found and tag_of_field(found[name]) != tag:
-            raise SchemaError(f"{name} is a key of type {tag} of table {plan.table!r}: declare it so, or not at all")
-    return found
+        if name in declared and tag_of_field(declared[name]) != tag:
+            raise SchemaError(
+                f"{name} is a key of type {tag} of table {plan.table!r}: declare it with this type, or not at all"
+            )
+    return declared
 
 
 def read_layouts(
     reader: UnitReader, units: Sequence[Unit], engine: Engine, budget: LocalBudget
 ) -> dict[str, TextLayout]:
-    """Return what is found out of files of text by reading them once, before their rows are read.
+    """Return the layouts of text files, which are determined by reading them once, before their rows are read.
 
-    That is where the records of a large file of CSV begin, and columns for what is read apart: all files of CSV, and
-    all ranges of a file of plain JSON. A file that is read as a whole finds both out itself.
+    A layout has the starts of records in a large CSV file. It has the columns of text that is read in parts: of all CSV
+    files, and of all ranges of a plain JSON file. For a file that is read as one unit, the reader determines both
+    itself.
 
     Raises
     ------
     DecodeError
-        If a file is no such text.
+        If a file is not such text.
     """
     texts = [(unit, text) for unit in units if (text := _text_of(unit)) is not None]
     counted = [unit for unit, text in texts if text.needs_starts and _is_range(unit)]
     starts = _starts(reader, counted, engine, budget)
-    reader = replace(reader, texts={path: TextLayout(starts=each) for path, each in starts.items()})
-    found: dict[str, pa.Schema | None] = {}
+    reader = replace(reader, texts={path: TextLayout(starts=starts_of_file) for path, starts_of_file in starts.items()})
+    schemas: dict[str, pa.Schema | None] = {}
     with_header = [unit for unit, text in texts if text.has_header and unit.schema is None]
     if len(with_header) > 1:
-        _LOG.info("choosing the columns of CSV in %d units", len(with_header))
-        found |= dict.fromkeys((unit.entry.path for unit in with_header), _columns(reader, with_header, engine, budget))
+        _LOG.info("determining the columns of CSV in %d units", len(with_header))
+        schemas |= dict.fromkeys(
+            (unit.entry.path for unit in with_header), _columns(reader, with_header, engine, budget)
+        )
     ranges = [unit for unit, text in texts if not text.has_header and unit.schema is None and _is_range(unit)]
     for path, group in itertools.groupby(ranges, attrgetter("entry.path")):
         parts = list(group)
-        # What is written as raw items needs no columns, and DynamoDB JSON says its types.
+        # Raw items need no columns, and DynamoDB JSON has its types.
         if not reader.open_files().is_split_items(parts[0].entry, parts[0].json_format):
-            _LOG.info("choosing the columns of %s in %d ranges", path, len(parts))
-            found[path] = _columns(reader, parts, engine, budget)
-    return {path: TextLayout(found.get(path), starts.get(path, ())) for path in {**starts, **found}}
+            _LOG.info("determining the columns of %s in %d ranges", path, len(parts))
+            schemas[path] = _columns(reader, parts, engine, budget)
+    return {path: TextLayout(schemas.get(path), starts.get(path, ())) for path in {**starts, **schemas}}
 
 
 def _text_of(unit: Unit) -> type[TextRows] | None:
-    found = format_of(unit.entry)
-    return None if found is None or unit.exported is not None else found.text_rows
+    text_format = format_of(unit.entry)
+    return None if text_format is None or unit.exported is not None else text_format.text_rows
 
 
 def _is_range(unit: Unit) -> bool:
@@ -498,7 +508,7 @@ class _UnitsTask:
 
 
 def _columns(reader: UnitReader, units: Sequence[Unit], engine: Engine, budget: LocalBudget) -> pa.Schema | None:
-    """Return columns that hold the rows of all units, which are of one format."""
+    """Return columns for the rows of all units, which are of one format."""
     tasks = [_UnitsTask(reader, part) for part in split_evenly(units, engine.parallelism)]
     return _joined(units, engine.run(_columns_of_units, tasks, budget))
 
@@ -506,8 +516,8 @@ def _columns(reader: UnitReader, units: Sequence[Unit], engine: Engine, budget: 
 def _columns_of_units(task: _UnitsTask, budget: Budget) -> pa.Schema | None:
     del budget
     files = task.reader.open_files()
-    found = (files.columns_of_text(unit.entry, unit.part, unit.json_format) for unit in task.units)
-    return _joined(task.units, found)
+    columns = (files.columns_of_text(unit.entry, unit.part, unit.json_format) for unit in task.units)
+    return _joined(task.units, columns)
 
 
 def _joined(units: Sequence[Unit], columns: Iterable[pa.Schema | None]) -> pa.Schema | None:
@@ -518,7 +528,7 @@ def _joined(units: Sequence[Unit], columns: Iterable[pa.Schema | None]) -> pa.Sc
 def _starts(
     reader: UnitReader, units: Sequence[Unit], engine: Engine, budget: LocalBudget
 ) -> dict[str, tuple[TextStart, ...]]:
-    """Return where the records begin of each range of CSV."""
+    """Return the starts of records in each range of CSV."""
     if not units:
         return {}
     tasks = [_UnitsTask(reader, part) for part in split_evenly(units, engine.parallelism)]

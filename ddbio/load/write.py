@@ -1,7 +1,7 @@
-"""Write rows: encode them in chunks, and send the requests of all lanes from one thread, until each row has its fate.
+"""Writing of rows: encoding in chunks, and sending the requests of all lanes from one thread.
 
-A lane sends one request after the other, and retries what was throttled or lost (``ddbio.load.write_retries``). While
-one lane waits for its answer, for units of the budget or for the end of a back-off, the scheduler serves the others.
+A lane sends one request after the other, and retries throttled or lost ones (``ddbio.load.write_retries``). While one
+lane waits for its response, for units of the budget or for the end of a back-off, the scheduler serves the others.
 """
 
 from __future__ import annotations
@@ -53,43 +53,45 @@ Steps: TypeAlias = "Generator[Send | Pause | None, Answer | None, None]"
 
 
 class LaneWork:
-    """Hold what one lane writes of a chunk of rows, and the chunk, of which some rows may be all that is kept."""
+    """Writes of one lane for a chunk of rows, and the chunk, possibly reduced to some of its rows."""
 
     def __init__(self, writes: Writes, chunk: Rows, first_row: int) -> None:
         self.writes: Writes | None = writes
         self._chunk, self._first_row = chunk, first_row
-        self._kept: dict[int, int] | None = None
+        self._index_of: dict[int, int] | None = None
 
     def keep(self, rows: list[int]) -> None:
-        """Keep only the rows of these numbers, and give the memory of the others free."""
+        """Keep only the rows of these numbers, and release the memory of the others."""
         self.writes = None
-        self._kept = {row: place for place, row in enumerate(rows)}
-        places = np.asarray(rows) - self._first_row
-        self._chunk = self._chunk.take(places) if isinstance(self._chunk, RawItems) else take_rows(self._chunk, places)
+        self._index_of = {row: index for index, row in enumerate(rows)}
+        indices = np.asarray(rows) - self._first_row
+        self._chunk = (
+            self._chunk.take(indices) if isinstance(self._chunk, RawItems) else take_rows(self._chunk, indices)
+        )
 
     def rejected(self, row: int, reason: str, *, nulls: bool) -> RejectedRow:
         """Return the row of that number with the service's reason."""
         code, _, message = reason.partition(": ")
-        place = row - self._first_row if self._kept is None else self._kept[row]
-        return RejectedRow(row, code, message, row_text(self._chunk, place, nulls=nulls))
+        index = row - self._first_row if self._index_of is None else self._index_of[row]
+        return RejectedRow(row, code, message, row_text(self._chunk, index, nulls=nulls))
 
 
 class LaneQueue:
-    """Hold a lane, its work, and the generator of its steps."""
+    """Lane, its work, and the generator of its steps."""
 
     def __init__(self, lane: Lane, steps: Callable[[LaneQueue], Steps]) -> None:
         self.lane = lane
         self.work: deque[LaneWork | Checkpoint] = deque()
-        # Checkpoints that wait for deferred rows: those with a smaller number came before.
+        # Checkpoints that wait for deferred rows: the rows with a smaller number were deferred before.
         self.waiting: deque[tuple[int, Checkpoint]] = deque()
-        # Chunks that it has not begun.
+        # Chunks that it has not started.
         self.queued = 0
         self.is_idle = True
         self.steps = steps(self)
 
 
 class WriteScheduler:
-    """Let many lanes write at the same time, in one thread.
+    """Scheduler that lets many lanes write at the same time, in one thread.
 
     Parameters
     ----------
@@ -99,12 +101,12 @@ class WriteScheduler:
     Attributes
     ----------
     chunks_ahead
-        How many chunks are taken that a lane has not begun. With several, a lane whose rows come back again and again
-        holds up no other.
+        The maximum number of chunks that a lane has not started. With several, a lane whose rows are unprocessed
+        repeatedly does not block the others.
     lanes
         The lanes, with their counts.
     rejects
-        Rows that the service rejected, for the caller to take.
+        Rows that the service rejected. The caller removes them.
     free_buffers
         Buffers whose rows are written.
     """
@@ -131,7 +133,7 @@ class WriteScheduler:
         self._last_at: float | None = None
         self._checkpoints: deque[Checkpoint] = deque()
         self._full: set[LaneQueue] = set()
-        # Requests that wait for the budget, in line; the first may have its reservation.
+        # Requests that wait for the budget, in order. The first may have its reservation.
         self._waiting: deque[tuple[LaneQueue, Send]] = deque()
         self._reservation: Reservation | None = None
         # The lane of each request in flight.
@@ -143,21 +145,21 @@ class WriteScheduler:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether a lane has anything to do."""
+        """Return whether a lane has any work."""
         return bool(self._sent or self._waiting or self._pausing)
 
     @property
     def is_full(self) -> bool:
-        """Return whether a lane has as many chunks that it has not begun as are taken."""
+        """Return whether a lane has the maximum number of chunks that it has not started."""
         return bool(self._full)
 
     @property
     def seconds(self) -> float:
-        """Return the seconds from the first request to the last answer."""
+        """Return the seconds from the first request to the last response."""
         return 0.0 if self._first_at is None or self._last_at is None else self._last_at - self._first_at
 
     def add(self, writes: Sequence[Writes], chunk: Rows, first_row: int) -> None:
-        """Give each lane its writes of a chunk of rows.
+        """Pass the writes of a chunk of rows to the lanes.
 
         Raises
         ------
@@ -171,25 +173,25 @@ class WriteScheduler:
                 self._add(queue, LaneWork(lane_writes, chunk, first_row))
 
     def add_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Add a checkpoint behind everything that was added before."""
+        """Add a checkpoint after everything that was added before."""
         checkpoint.open_lanes = len(self._queues)
         self._checkpoints.append(checkpoint)
         for queue in self._queues:
             self._add(queue, checkpoint)
 
     def take_reached(self) -> list[Checkpoint]:
-        """Return the checkpoints that all lanes have reached since the last call, in their order."""
+        """Return the checkpoints that all lanes have reached since the last call, in order."""
         reached = []
         while self._checkpoints and not self._checkpoints[0].open_lanes:
             reached.append(self._checkpoints.popleft())
         return reached
 
     def step(self) -> None:
-        """Send what may be sent, wait for an answer or the end of a pause, and continue those lanes; see ``add``."""
+        """Send requests, wait for a response or the end of a pause, and continue those lanes; see ``add``."""
         self._take_answers(self._send())
 
     def attend(self) -> None:
-        """Continue the lanes whose answer or end of a pause has come, and send what may be sent; wait for nothing."""
+        """Continue the lanes whose response has arrived or whose pause has ended, and send requests. Does not wait."""
         self._take_answers(0.0)
         self._send()
 
@@ -205,9 +207,9 @@ class WriteScheduler:
             self._continue(heapq.heappop(self._pausing)[2])
 
     def abandon(self) -> None:
-        """Send nothing more; take and count the answers to what was sent."""
+        """Send no more requests. Receive and count the responses to sent requests."""
         for pending, queue in self._sent.items():
-            # Another error ends the write already.
+            # Another error already ends the write.
             with suppress(Exception):
                 queue.steps.send(take(pending))
         if self._sent:
@@ -216,7 +218,10 @@ class WriteScheduler:
             queue.steps.close()
 
     def _send(self) -> float | None:
-        """Send what may be sent now; return the longest time to wait, or None to wait for answers alone."""
+        """Send the requests that the budget allows.
+
+        Return the maximum time to wait, or None to wait only for responses.
+        """
         wait_seconds = None
         now = self._clock() if self._waiting else 0.0
         while self._waiting:
@@ -258,7 +263,7 @@ class WriteScheduler:
             self._continue(queue)
 
     def _continue(self, queue: LaneQueue, answer: Answer | None = None) -> None:
-        """Let a lane take its next step, after the answer to its last one."""
+        """Continue a lane with its next step, after the response to its last one."""
         step = queue.steps.send(answer)
         if type(step) is Send:
             queue.is_idle = False
@@ -271,7 +276,7 @@ class WriteScheduler:
             queue.is_idle = True
 
     def _steps_of(self, queue: LaneQueue) -> Steps:
-        """Yield all steps of a lane, and None when it has nothing to do."""
+        """Yield all steps of a lane, and None when it has no work."""
         lane = queue.lane
         while True:
             work = queue.work.popleft() if queue.work else None
@@ -283,14 +288,14 @@ class WriteScheduler:
                 elif work is None:
                     yield from lane.retry() if lane.deferred else (None,)
             finally:
-                for each in lane.rejects:
-                    origin = cast("LaneWork", each.origin)
-                    self.rejects.append(origin.rejected(each.row, each.reason, nulls=self._nulls))
+                for reject in lane.rejects:
+                    origin = cast("LaneWork", reject.origin)
+                    self.rejects.append(origin.rejected(reject.row, reject.reason, nulls=self._nulls))
                 lane.rejects.clear()
             self._finish(queue, work)
 
     def _finish(self, queue: LaneQueue, work: LaneWork | Checkpoint | None) -> None:
-        """Let go of work that is done but for rows that are deferred, and of checkpoints that wait for none of them."""
+        """Release work that is done except for deferred rows, and checkpoints that wait for none of these."""
         deferred = queue.lane.deferred
         if isinstance(work, LaneWork):
             self.free_buffers.append(cast("Writes", work.writes).texts)
@@ -303,19 +308,19 @@ class WriteScheduler:
 
 
 class InlineRunner:
-    """Run a scheduler in the thread that reads the rows, so that no thread has to wait for another."""
+    """Runner of a scheduler in the thread that reads the rows, so that no thread has to wait for another."""
 
     def __init__(self, scheduler: WriteScheduler) -> None:
         self.scheduler = scheduler
 
     def put(self, writes: Sequence[Writes], chunk: Rows, first_row: int) -> None:
-        """Add a chunk of rows; return when the next may come, or a single lane has finished its writes."""
+        """Add a chunk of rows. Returns when the next one may be added, or a single lane has finished its writes."""
         self.scheduler.add(writes, chunk, first_row)
-        # A single lane finishes, so that the next chunk is encoded into memory that the processor has in its cache.
+        # A single lane finishes first, so that the next chunk is encoded into memory that is in the processor's cache.
         is_single = len(self.scheduler.lanes) == 1
         while self.scheduler.is_full or (is_single and self.scheduler.is_busy):
             self.scheduler.step()
-        # What the last answers made room for is on its way while the next rows are read and encoded.
+        # The requests that the last responses made possible are in flight while the next rows are read and encoded.
         self.scheduler.attend()
 
     def put_checkpoint(self, checkpoint: Checkpoint) -> None:
@@ -323,21 +328,21 @@ class InlineRunner:
         self.scheduler.add_checkpoint(checkpoint)
 
     def attend(self) -> None:
-        """Let the lanes go on that can, while rows are read."""
+        """Continue the lanes that can continue, while rows are read."""
         self.scheduler.attend()
 
     def finish(self) -> None:
-        """Return when all is done."""
+        """Return when all work is done."""
         while self.scheduler.is_busy:
             self.scheduler.step()
 
     def abandon(self) -> None:
-        """Send nothing more; return when everything that was sent is answered."""
+        """Send no more requests. Returns when all sent requests have a response."""
         self.scheduler.abandon()
 
 
 class ThreadRunner:
-    """Run a scheduler in a thread of its own, which sends while rows are read and encoded."""
+    """Runner of a scheduler in a separate thread, which sends while rows are read and encoded."""
 
     def __init__(self, scheduler: WriteScheduler, poller: ResponsePoller) -> None:
         self.scheduler, self._poller = scheduler, poller
@@ -349,7 +354,7 @@ class ThreadRunner:
         self._thread.start()
 
     def put(self, writes: Sequence[Writes], chunk: Rows, first_row: int) -> None:
-        """Add a chunk of rows as soon as the lanes have begun earlier ones; raise the error that ended a lane."""
+        """Add a chunk of rows when the lanes have started earlier ones. Raises the error that ended a lane."""
         self._put(partial(self.scheduler.add, writes, chunk, first_row))
 
     def put_checkpoint(self, checkpoint: Checkpoint) -> None:
@@ -357,17 +362,17 @@ class ThreadRunner:
         self._put(partial(self.scheduler.add_checkpoint, checkpoint))
 
     def attend(self) -> None:
-        """Do nothing: the thread sees to the lanes."""
+        """Do nothing: the thread continues the lanes."""
 
     def finish(self) -> None:
-        """Return when all is done; see ``put``."""
+        """Return when all work is done; see ``put``."""
         self._is_last = True
         self._end()
         if self._failure is not None:
             raise self._failure
 
     def abandon(self) -> None:
-        """Send nothing more; return when everything that was sent is answered."""
+        """Send no more requests. Returns when all sent requests have a response."""
         self._is_stopped = True
         self._end()
 
@@ -399,7 +404,7 @@ class ThreadRunner:
             self.scheduler.abandon()
 
     def _take(self) -> None:
-        """Add what came in, and let the other thread know whether more is accepted."""
+        """Add the received work, and report to the other thread whether more is accepted."""
         taken = bool(self._inbox)
         if taken:
             self._inbox[0]()
@@ -415,21 +420,21 @@ class ThreadRunner:
 _CHUNKS_AHEAD = 2
 
 WriteInput: TypeAlias = "pa.RecordBatch | RawItems | RejectedRow | Checkpoint | None"
-"""What a write takes, in its order: rows, rows that are rejected already, and checkpoints between them.
+"""Input of a write, in order: rows, rows that are already rejected, and checkpoints between them.
 
-None comes at times while more rows are read, so that the requests in flight are not left alone.
+None is yielded at times while more rows are read, so that requests in flight are attended.
 """
 
 
 @dataclass(frozen=True)
 class WriteTask:
-    """Hold what a worker needs to write; picklable."""
+    """State that a worker needs to write. Picklable."""
 
     spec: ClientSpec
     plan: WritePlan
     deadline_seconds: float
-    rows_are_here: bool = False
-    """Whether the next rows are there at once, so that the requests need no thread of their own."""
+    rows_are_ready: bool = False
+    """Whether the next rows are available immediately, so that the requests need no separate thread."""
 
 
 def write_batches(
@@ -439,19 +444,19 @@ def write_batches(
     budget: Budget,
     locate: Callable[[RejectedRow], RejectedRow] | None = None,
 ) -> WriteCounts:
-    """Write all rows; return when each is written, skipped or rejected.
+    """Write all rows. Returns when each is written, skipped or rejected.
 
-    Whatever ends this, rejected rows are stored first, and the message of an error counts them.
+    Even after an error, rejected rows are stored, and the message of an error has their number.
 
     Parameters
     ----------
     locate
-        Adds the place in the source to a rejected row, which has its number among ``batches``.
+        Adds the origin in the source to a rejected row, which has its number among ``batches``.
 
     Raises
     ------
     PartialWriteError
-        If rejected rows have no place, or are too many; the message counts what was accepted until then.
+        If there are rejected rows without ``reject_to``, or too many. The message has the number of accepted rows.
     DdbioError
         The error of the first lane that failed, after all lanes have ended.
     """
@@ -463,7 +468,7 @@ def write_batches(
         return _write(task, batches, budget, reject)
     except DdbioError as error:
         if rejects.count:
-            error.args = (f"{error} ({rejects.count} rejected rows lie in {rejects.uri})", *error.args[1:])
+            error.args = (f"{error} ({rejects.count} rejected rows are in {rejects.uri})", *error.args[1:])
         raise
     finally:
         rejects.flush()
@@ -473,8 +478,8 @@ def _write(task: WriteTask, batches: Iterable[WriteInput], budget: Budget, rejec
     counts, plan = WriteCounts(), task.plan
     failure: BaseException | None = None
     source = open_body_sender(task.spec, plan.lanes, compresses=plan.compress_requests)
-    # With a single lane a second thread would only take turns with this one.
-    is_inline = task.rows_are_here or plan.lanes == 1
+    # With a single lane, a second thread would only alternate with this one.
+    is_inline = task.rows_are_ready or plan.lanes == 1
     poller = ResponsePoller(can_wake=not is_inline)
     with closing(source), closing(poller):
         key_names = list(dict(plan.key_types))
@@ -513,7 +518,7 @@ def _feed(
     counts: WriteCounts,
     reject: _Reject,
 ) -> None:
-    """Encode all rows and give them to the scheduler."""
+    """Encode all rows and pass them to the scheduler."""
     scheduler = runner.scheduler
     encoders = Encoders(plan, scheduler.free_buffers)
     for batch in batches:
@@ -530,11 +535,13 @@ def _feed(
             continue
         encoder = encoders.of(batch)
         for chunk in chunks(batch, plan):
-            # Rows were read and joined meanwhile.
+            # Rows were read and joined in the meantime.
             runner.attend()
             encoded = encoder.encode(chunk, counts.rows)  # type: ignore[arg-type] # it is the encoder of such rows
             if encoded.refusals:
-                rows = [refused_row(chunk, each, counts.rows, nulls=plan.nulls_matter) for each in encoded.refusals]
+                rows = [
+                    refused_row(chunk, refusal, counts.rows, nulls=plan.nulls_matter) for refusal in encoded.refusals
+                ]
                 _reject_rows(rows, counts, reject)
             runner.put(encoded.lanes, chunk, counts.rows)
             counts.rows += chunk.num_rows

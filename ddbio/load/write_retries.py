@@ -1,7 +1,7 @@
-"""Send one lane's rows, and retry what was throttled, unprocessed or lost, until each is written, skipped or rejected.
+"""Sending of one lane's rows, with retries of throttled, unprocessed or lost ones, until each has a result.
 
-A row counts as written when the service has acknowledged it, never before. A batch that the service rejects is halved
-until the bad row is alone in its request.
+A row is written, skipped or rejected. It counts as written only after the service has acknowledged it. A batch that the
+service rejects is halved until the bad row is alone in its request.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
     from ddbio.load.batches import Writes
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html
-# Codes for a bad row: sent again in a request of its own, it fails alone.
+# Codes for a bad row: in a separate request, only this row fails.
 _ROW_CODES = frozenset(
     {"ValidationException", "SerializationException", "ItemCollectionSizeLimitExceededException", "413"}
 )
-# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_PutItem.html: another write holds the item for now.
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_PutItem.html: another write locks the item for now.
 _CONFLICT_CODES = frozenset(
     {"ReplicatedWriteConflictException", "TransactionConflictException", "TransactionInProgressException"}
 )
 _CONDITION_CODE = "ConditionalCheckFailedException"
-# Of a batch, so many rows may come back before its lane pauses.
-_MOST_RETURNED = 0.5
-# A partition saves up a second of its capacity: pauses of deferred rows stay well below that.
-_MOST_DOUBLED = 3
-# So many answers are known again; those of a table with indexes may all differ.
-_MOST_USUAL = 64
+# Maximum ratio of unprocessed rows in a batch before its lane pauses.
+_MAX_UNPROCESSED_RATIO = 0.5
+# A partition saves up one second of its capacity: pauses of deferred rows stay well below that.
+_MAX_DOUBLINGS = 3
+# The maximum number of remembered responses. The responses of a table with indexes may all differ.
+_MAX_REMEMBERED = 64
 _UNKNOWN = object()
 _NO_GRANT = Grant(0.0, 0.0)
 # The weight of the last request in the moving ratio of consumed to expected units.
@@ -63,9 +63,9 @@ _LAST_WEIGHT = 0.2
 
 @dataclass(slots=True)
 class Send:
-    """Ask the scheduler to send a request when the budget grants its units; it returns an `Answer`.
+    """Request to the scheduler to send when the budget grants its units. The scheduler returns an `Answer`.
 
-    A lane asks for one request at a time, and may change and yield the same object again.
+    A lane yields one request at a time, and may change and yield the same object again.
 
     Attributes
     ----------
@@ -81,24 +81,24 @@ class Send:
 
 
 class Pause(NamedTuple):
-    """Ask the scheduler for a back-off before the next attempt; it returns nothing."""
+    """Request to the scheduler for a back-off before the next attempt. The scheduler returns nothing."""
 
     attempt: int
 
 
 Answer: TypeAlias = bytes | ClientError | BotoCoreError
-"""The body that answered a request, or the error."""
+"""Body of the response to a request, or the error."""
 
 
 class _Result(NamedTuple):
-    """Hold the unprocessed writes of an answer, and the units that the others consumed, if the answer says so."""
+    """Unprocessed writes of a response, and the units that the others consumed, if the response has them."""
 
     unprocessed: dict[str, Any]
     consumed: float | None
 
     @classmethod
     def of(cls, body: bytes) -> _Result | None:
-        """Parse the body of an answer; None if it is not DynamoDB's."""
+        """Parse the body of a response. Returns None if it is not DynamoDB's."""
         try:
             parsed = json.loads(body.decode())
             consumed = units_in(parsed.get("ConsumedCapacity"))
@@ -109,7 +109,7 @@ class _Result(NamedTuple):
 
 
 def begin(source: BodySender, table: str, send: Send) -> PendingResponse | ClientError | BotoCoreError:
-    """Send what a lane asked for; return the request in flight, or the failure."""
+    """Send the request of a lane. Return the request in flight, or the error."""
     try:
         return source.begin(send.operation, table, send.body)
     except (ClientError, BotoCoreError) as error:
@@ -117,7 +117,7 @@ def begin(source: BodySender, table: str, send: Send) -> PendingResponse | Clien
 
 
 def take(pending: PendingResponse) -> Answer:
-    """Wait for the answer to a request."""
+    """Wait for the response to a request."""
     try:
         return pending.result()
     except (ClientError, BotoCoreError) as error:
@@ -126,7 +126,7 @@ def take(pending: PendingResponse) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Hold the number of a row that the service rejected, the reason, and the origin of the writes it was among."""
+    """Number of a row that the service rejected, the reason, and the origin of its writes."""
 
     row: int
     reason: str
@@ -134,13 +134,13 @@ class Reject:
 
 
 _Sender: TypeAlias = "Packer | DeferredRows"
-"""What gives out the rows of a lane in batches, and takes back those that were not written: new or deferred rows."""
+"""Source of a lane's rows in batches, which takes back rows that were not written: new or deferred rows."""
 
 
 class Lane:
-    """Write the rows of one lane, one request after the other, so that rows of one key keep their order.
+    """Writer of the rows of one lane, one request after the other, so that rows of one key keep their order.
 
-    A lane does not send or wait itself: it yields each step, and the scheduler returns the answer. So one thread can
+    A lane does not send or wait itself. It yields each step, and the scheduler returns the response. So one thread can
     serve many lanes.
 
     Parameters
@@ -148,20 +148,20 @@ class Lane:
     key_names
         The table's key attributes, which identify unprocessed writes.
     deadline_seconds
-        How long to go on if no row gets through.
+        The time without any written row after which the lane fails.
     endpoint_url
-        Where the requests go, for messages.
+        The URL of the endpoint, for messages.
     clock
         Returns monotonic seconds.
 
     Attributes
     ----------
     counts
-        What became of the rows.
+        The counts of rows by result.
     rejects
-        Rows that the service rejected, for the caller to take.
+        Rows that the service rejected. The caller removes them.
     deferred
-        Rows that came back: their partition of the table is at its limit. Another one may be set before any come.
+        Unprocessed rows: their partition of the table is at its limit. It may be replaced before any are added.
     """
 
     def __init__(
@@ -180,39 +180,43 @@ class Lane:
         self._ratio = 1.0
         self._failing_since: float | None = None
         self._failure: ClientError | BotoCoreError | None = None
-        # Requests with equal units whose rows are all written have equal answers: those seen, and what they consumed.
+        # Requests with equal units whose rows are all written have equal responses: the known ones, and the consumed
+        # units.
         self._usual: dict[Answer, float | None] = {}
-        # From when on deferred rows are sent before new ones, and how often in turn none of theirs got through.
+        # The time from which deferred rows are sent before new ones, and the number of their attempts in a row without
+        # success.
         self._retry_at, self._retries = 0.0, 0
         self.counts = WriteCounts()
         self.rejects: deque[Reject] = deque()
         self.deferred = DeferredRows()
 
     def write(self, writes: Writes, origin: object = None) -> Generator[Send | Pause, Answer | None, None]:
-        """Yield the steps that write the rows; after the last one each is written, skipped, rejected or deferred.
+        """Yield the steps that write the rows.
+
+        After the last one each row is written, skipped, rejected or deferred.
 
         Parameters
         ----------
         origin
-            Names the writes among the rejects.
+            The origin of the writes, for the rejects.
 
         Raises
         ------
         ThrottledError
             If nothing was written for ``deadline_seconds``.
         EndpointError
-            If the endpoint stayed out of reach.
+            If the endpoint was not reachable for this time.
         DdbioError
             If the service rejects the table, the credentials or the operation itself.
         """
         packer, waiting, usual = Packer(writes, origin), self.deferred.rows, self._usual
         attempt, step = 0, Send()
         while batch := packer.take():
-            while waiting and self._goes_first(writes, batch):
+            while waiting and self._retries_first(writes, batch):
                 yield from self.retry()
             step.operation, step.body, expected = writes.request(batch)
             step.units = expected * self._ratio
-            # Each request passes here: not even a cast is called.
+            # This runs for each request, so even the call of a cast is avoided.
             answer: Answer = yield step  # type: ignore[assignment] # to a Send
             consumed: Any = usual.get(answer, _UNKNOWN)
             if consumed is not _UNKNOWN:
@@ -220,11 +224,11 @@ class Lane:
                 attempt = 0
                 continue
             left = self._settle(step, answer, expected, packer, batch)
-            if left <= len(batch) * _MOST_RETURNED:
-                # Most partitions take more.
+            if left <= len(batch) * _MAX_UNPROCESSED_RATIO:
+                # Most partitions accept more.
                 attempt = 0
                 continue
-            # Rows got through, so the partition takes more before long: pauses grow only where it takes none.
+            # Some rows were written, so the partition will accept more soon. Pauses grow only while it accepts none.
             attempt = attempt if left == len(batch) else 0
             yield Pause(attempt)
             attempt += 1
@@ -239,17 +243,17 @@ class Lane:
         step = Send(deferred.template_of(batch).operation, deferred.body(batch), expected * self._ratio)
         answer = cast("Answer", (yield step))
         left = self._settle(step, answer, expected, deferred, batch)
-        is_served = left <= len(batch) * _MOST_RETURNED
-        self._retries = max(0, self._retries - 1) if is_served else min(_MOST_DOUBLED, self._retries + 1)
+        is_served = left <= len(batch) * _MAX_UNPROCESSED_RATIO
+        self._retries = max(0, self._retries - 1) if is_served else min(_MAX_DOUBLINGS, self._retries + 1)
         self._retry_at = self._clock() + (0.0 if is_served else backoff_seconds(self._retries))
 
-    def _goes_first(self, writes: Writes, batch: Sequence[int]) -> bool:
+    def _retries_first(self, writes: Writes, batch: Sequence[int]) -> bool:
         """Return whether deferred rows are sent before a batch of new ones."""
         deferred = self.deferred
         return self._clock() >= self._retry_at or deferred.is_full or deferred.delays(writes, batch)
 
     def _settle(self, step: Send, answer: Answer, expected: float, sender: _Sender, batch: Sequence[int]) -> int:
-        """Take the answer to a batch; return how many of its rows are to be sent again."""
+        """Process the response to a batch. Return the number of its rows to send again."""
         grant = step.grant
         # The time that the lane waited for the budget does not count as lack of progress.
         if self._failing_since is None:
@@ -257,7 +261,8 @@ class Lane:
         if isinstance(answer, bytes):
             left = self._answered(answer, grant, expected, sender, batch)
         else:
-            # A failed condition is billed, a request whose answer was lost may be; one that was turned down is not.
+            # A failed condition is billed, and a request whose response was lost may be. A refused request is not
+            # billed.
             is_skipped = error_code(answer) == _CONDITION_CODE
             may_have_cost = is_skipped or (is_transient(answer) and was_sent(answer))
             self._budget.settle(grant, grant.units if may_have_cost else 0.0, items=int(is_skipped))
@@ -270,11 +275,11 @@ class Lane:
         return left
 
     def _answered(self, body: bytes, grant: Grant, expected: float, sender: _Sender, batch: Sequence[int]) -> int:
-        """Take what an answer says was written; defer or give back the other rows, and return how many those are."""
+        """Count the written rows of a response. Defer or give back the other rows, and return their number."""
         result = _Result.of(body)
         if result is None:
             raise EndpointError(
-                f"{self._endpoint_url} answered a write with what is not DynamoDB's: {body[:60]!r}; is the "
+                f"{self._endpoint_url} answered a write with a response that is not DynamoDB's: {body[:60]!r}; is the "
                 "endpoint right?",
                 self._endpoint_url,
             )
@@ -286,7 +291,7 @@ class Lane:
             self.counts.unprocessed += 1
             self._count_hot_keys(sender, left)
         else:
-            if len(self._usual) >= _MOST_USUAL:
+            if len(self._usual) >= _MAX_REMEMBERED:
                 self._usual.clear()
             self._usual[body] = result.consumed
         self._count_written(len(batch) - len(left), units, grant, result.consumed)
@@ -295,13 +300,13 @@ class Lane:
         return len(left)
 
     def _leftovers(self, unprocessed: dict[str, Any], sender: _Sender, batch: Sequence[int]) -> list[int]:
-        """Return the rows of a batch that came back, in its order; they are identified by their keys."""
-        returned = {_key(each, self._key_names) for listed in unprocessed.values() for each in listed}
-        for place in batch:
-            if place not in sender.keys:
-                ((write,),) = _request(sender, place)["RequestItems"].values()
-                sender.keys[place] = _key(write, self._key_names)
-        left = [place for place in batch if sender.keys[place] in returned]
+        """Return the unprocessed rows of a batch in its order. They are identified by their keys."""
+        returned = {_key(write, self._key_names) for listed in unprocessed.values() for write in listed}
+        for position in batch:
+            if position not in sender.keys:
+                ((write,),) = _request(sender, position)["RequestItems"].values()
+                sender.keys[position] = _key(write, self._key_names)
+        left = [position for position in batch if sender.keys[position] in returned]
         if len(left) != len(returned):
             raise ServiceError(
                 f"the service returned {len(returned)} unprocessed writes, of which {len(left)} were sent"
@@ -309,7 +314,7 @@ class Lane:
         return left
 
     def _count_written(self, rows: int, expected: float, grant: Grant, consumed: float | None) -> None:
-        """Count rows that an answer says were written, and the units that it names."""
+        """Count the written rows of a response, and its consumed units."""
         self._failure = None
         if rows:
             self._failing_since = None
@@ -319,7 +324,10 @@ class Lane:
         self.counts.written += rows
 
     def _failed(self, error: ClientError | BotoCoreError, sender: _Sender, batch: Sequence[int]) -> int:
-        """Skip, halve, reject, defer or give back the rows of a failed request; return how many come again."""
+        """Skip, halve, reject, defer or give back the rows of a failed request.
+
+        Return the number of rows to send again.
+        """
         code = error_code(error)
         if code == _CONDITION_CODE:
             self.counts.skipped += 1
@@ -345,14 +353,14 @@ class Lane:
             sender.give_back(batch)
         return len(batch)
 
-    def _count_hot_keys(self, sender: _Sender, places: Sequence[int]) -> None:
-        # A row is counted once: that it comes back again and again may be due to its partition, not to its key.
-        for place in set(places) - sender.counted:
-            self.counts.hot_keys.add(_partition_key(sender, place, self._key_names[0]))
-        sender.counted.update(places)
+    def _count_hot_keys(self, sender: _Sender, positions: Sequence[int]) -> None:
+        # A row is counted once: further unprocessed attempts may be due to its partition, not to its key.
+        for position in set(positions) - sender.counted:
+            self.counts.hot_keys.add(_partition_key(sender, position, self._key_names[0]))
+        sender.counted.update(positions)
 
     def _check_deadline(self) -> None:
-        """Fail if no row got through for ``deadline_seconds``."""
+        """Raise if no row was written for ``deadline_seconds``."""
         now = self._clock()
         idle_seconds = now - (now if self._failing_since is None else self._failing_since)
         if idle_seconds <= self._deadline_seconds:
@@ -378,16 +386,16 @@ def _canonical(value: dict[str, Any]) -> tuple[str, str]:
     return tag, canonical_number(content) if tag == "N" else content
 
 
-def _partition_key(sender: _Sender, place: int, name: str) -> str:
-    request = _request(sender, place)
+def _partition_key(sender: _Sender, position: int, name: str) -> str:
+    request = _request(sender, position)
     if "RequestItems" in request:
         ((request,),) = request["RequestItems"].values()
         (request,) = request.values()
     return compact_json((request.get("Item") or request["Key"])[name])
 
 
-def _request(sender: _Sender, place: int) -> dict[str, Any]:
-    request: dict[str, Any] = json.loads(sender.body([place]))
+def _request(sender: _Sender, position: int) -> dict[str, Any]:
+    request: dict[str, Any] = json.loads(sender.body([position]))
     return request
 
 

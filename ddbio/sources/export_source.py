@@ -1,4 +1,4 @@
-"""Open a native export, verify its manifests and read its data files as verified text."""
+"""Native exports: verification of their manifests, and verified text of their data files."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _LINE = re.compile(r"line (\d+): ")
 
 @dataclass(frozen=True)
 class ExportSource:
-    """Hold an export whose manifests are verified; a picklable value.
+    """Export with verified manifests. Picklable.
 
     Attributes
     ----------
     folder
         The folder with the manifests.
     summary, files
-        What the manifests say.
+        The content of the manifests.
     store
         The store that has the data files below ``data/``.
     """
@@ -54,18 +54,18 @@ class ExportSource:
         return f"data/{file.name}"
 
     def uri(self, file: ExportFile) -> str:
-        """Return the full name of a data file."""
+        """Return the full URI of a data file."""
         return f"{self.store.uri}/{self.path(file)}"
 
     def sizes(self) -> dict[str, int]:
-        """Return the size of each data file with items in it, as the store lists them.
+        """Return the listed size of each data file that has items.
 
         Raises
         ------
         ExportIncompleteError
-            If one is missing; the message names it.
+            If a file is missing. The message has its URI.
         """
-        listed = {each.path: each.size_bytes for each in self.store.list("data/")}
+        listed = {entry.path: entry.size_bytes for entry in self.store.list("data/")}
         for file in self.files:
             if self.path(file) not in listed:
                 raise ExportIncompleteError(f"{self.uri(file)} is missing: copy the whole export")
@@ -75,55 +75,55 @@ class ExportSource:
 def open_export(source: str, options: ConnectionOptions) -> ExportSource:
     """Return the export in a folder after verifying the MD5 and the counts of both manifests.
 
-    A full export has its data in this folder, an incremental export in the folder above, wherever they were copied to.
+    A full export has its data in this folder, and an incremental export in the parent folder, also after a copy.
 
     Raises
     ------
     NotFoundError
-        If the folder holds no export.
+        If the folder is not an export.
     ExportIncompleteError
-        If the export has not completed, or a manifest is damaged or names files elsewhere.
+        If the export has not completed, or a manifest is damaged or has files of another folder.
     """
     store = open_store(source, options)
     if not is_there(store, f"{manifest.SUMMARY}.json"):
         if is_there(store, manifest.STARTED) or is_there(store, f"{manifest.FILES}.json"):
             raise ExportIncompleteError(f"{store.uri} has no {manifest.SUMMARY}.json: the export has not completed")
-        raise NotFoundError(f"{store.uri} holds no {manifest.SUMMARY}.json: name the folder of one export")
+        raise NotFoundError(f"{store.uri} has no {manifest.SUMMARY}.json: give the folder of one export")
     summary = manifest.parse_summary(*_verified(store, manifest.SUMMARY))
     files = manifest.parse_files(*_verified(store, manifest.FILES), summary)
     return ExportSource(store.uri, summary, files, store if summary.kind == "full" else _above(store))
 
 
 def _verified(store: ObjectStore, name: str) -> tuple[bytes, str]:
-    place = f"{store.uri}/{name}.json"
+    uri = f"{store.uri}/{name}.json"
     try:
         data = read_at_most(store, f"{name}.json", manifest.MAX_MANIFEST_BYTES)
     except NotFoundError:
-        raise ExportIncompleteError(f"{place} is missing: copy the whole export") from None
+        raise ExportIncompleteError(f"{uri} is missing: copy the whole export") from None
     for ending in manifest.CHECKSUM_ENDINGS:
         try:
             checksum = read_at_most(store, f"{name}{ending}", manifest.MAX_MANIFEST_BYTES)
         except NotFoundError:
             continue
-        manifest.check_manifest(place, data, checksum)
-        return data, place
-    raise ExportIncompleteError(f"{place} has no {name}.md5 beside it: copy the whole export")
+        manifest.check_manifest(uri, data, checksum)
+        return data, uri
+    raise ExportIncompleteError(f"{uri} has no {name}.md5 next to it: copy the whole export")
 
 
 def _above(store: ObjectStore) -> ObjectStore:
     above = store.above()
     if above is None:
-        raise OptionError(f"{store.uri} has no folder above it, where the data of an incremental export lies")
+        raise OptionError(f"{store.uri} has no parent folder, which has the data of an incremental export")
     return above[0]
 
 
 class FileText:
-    """Iterate over the text of one file in blocks of whole lines; errors name the file.
+    """Iterator over the text of one file in blocks of complete lines. Errors have the URI of the file.
 
     Attributes
     ----------
     rows
-        Lines decoded so far. The caller counts them, so that an error in a block can name the line of the file.
+        Lines decoded so far. The caller counts them, so that an error in a block has the line number of the file.
     """
 
     def __init__(self, source: ExportSource, file: ExportFile) -> None:
@@ -141,14 +141,14 @@ class FileText:
 
     @contextmanager
     def blocks(self) -> Iterator[Iterator[bytes | memoryview]]:
-        """Yield an iterator over the blocks; a block is valid until the next one is requested.
+        """Yield an iterator over the blocks. A block is valid until the next one is requested.
 
         Raises
         ------
         ExportIncompleteError
-            The file is missing, or not the one that was exported.
+            If the file is missing, or not the exported one.
         DecodeError
-            The file is the one that was exported, but its text is not that of an export.
+            If the file is the exported one, but its text is not valid.
         """
         try:
             ion = self._ion
@@ -161,22 +161,22 @@ class FileText:
             raise ExportIncompleteError(f"{self.uri} is missing: copy the whole export") from None
 
     def verify(self) -> None:
-        """Check the MD5 of the file and the number of rows taken from it against the manifest.
+        """Check the MD5 of the file and the number of its rows against the manifest.
 
         Raises
         ------
         ExportIncompleteError
-            If one differs; the message names the file.
+            If one differs. The message has the URI of the file.
         """
         self._check_md5()
         if self.rows != self._file.items:
-            raise ExportIncompleteError(f"{self.uri} holds {self.rows} items, the manifest says {self._file.items}")
+            raise ExportIncompleteError(f"{self.uri} has {self.rows} items, the manifest has {self._file.items}")
 
     def _check_md5(self) -> None:
         check_md5(self.uri, self._text.md5(), self._file.md5)
 
     def _placed(self, error: DecodeError) -> DecodeError:
-        """Return the error with its line in the file; a block counts only its own lines."""
+        """Return the error with its line in the file. A block counts only its own lines."""
         if error.line is None:
             return DecodeError(str(error), uri=self.uri)
         line = self.rows + error.line

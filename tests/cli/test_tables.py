@@ -60,7 +60,7 @@ def test_a_load_creates_its_table(server, run, tmp_path):
     assert (plan["rows"], plan["on_demand"]) == (2, True)
     with pytest.raises(ddbio.NotFoundError, match="or give create_table, and option 'key'"):
         ddbio.load_files(tmp_path / "rows.jsonl", "new", endpoint_url=server.endpoint_url)
-    with pytest.raises(ddbio.OptionError, match="a load takes its source first, then the table"):
+    with pytest.raises(ddbio.OptionError, match="the first argument of a load is its source"):
         ddbio.load_files("new", str(tmp_path / "rows.jsonl"), endpoint_url=server.endpoint_url)
     for _ in range(2):
         assert json.loads(run(*words, "--json")[1])["written"] == 2
@@ -99,7 +99,7 @@ def test_a_load_of_stdin_promises_no_continuation(server, run):
     words = ["load", "-", "piped", "--create-table", "--key", "pk:S", "--format", "csv"]
     failed = CliRunner().invoke(cli, [*words, "--endpoint-url", server.endpoint_url], input="pk,n\n,1\n").exception
     assert isinstance(failed, ddbio.DdbioError)
-    assert "go on from there" not in str(failed)
+    assert "resumes the load" not in str(failed)
     assert run(*words, "--job-id", "night", stdin="pk\na\n")[0] == 2
 
 

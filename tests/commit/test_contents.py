@@ -232,7 +232,7 @@ def test_a_part_of_a_table_is_not_the_table(made, target, name):
     folder, (options, rows) = made / name.replace(" ", "-"), target
     file = next(folder.rglob("*.parquet"))
     for source in (file, f"{folder}/*/*", f"{folder}/**/*.parquet"):
-        with pytest.raises(OptionError, match=r"only the table's metadata says which rows are valid"):
+        with pytest.raises(OptionError, match=r"only the table's metadata defines which rows are valid"):
             ddbio.load_files(source, "rows", **options)
     if file.parent != folder:
         with pytest.raises(OptionError, match="only the table's metadata"):
@@ -521,7 +521,7 @@ def test_a_log_holds_no_items(tmp_path, target):
         lambda: ddbio.write_import_files(tmp_path / "log", tmp_path / "import", key="id:S"),
         lambda: ddbio.load_files(f"{tmp_path}/log/**/*.parquet", "rows", **options),
     ):
-        with pytest.raises(OptionError, match="holds a log of changes, which are no items: use 'ddbio apply'"):
+        with pytest.raises(OptionError, match="is a log of changes, which are not items: use 'ddbio apply'"):
             call()
     assert ddbio.layout(tmp_path / "log").files == 1
     assert rows() == []
@@ -599,7 +599,7 @@ def test_an_hour_of_a_log_holds_no_items(tmp_path, target):
         lambda: ddbio.load_files(next(hour.glob("*.parquet")), "rows", **options),
         lambda: ddbio.write_import_files(hour, tmp_path / "import", key="id:S"),
     ):
-        with pytest.raises(OptionError, match=f"{tmp_path}/log holds a log of changes, which are no items"):
+        with pytest.raises(OptionError, match=f"{tmp_path}/log is a log of changes, which are not items"):
             call()
     assert rows() == []
 

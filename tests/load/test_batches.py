@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddbio.load.batches import (
-    MOST_BODY_BYTES,
-    MOST_KEYS,
+    MAX_BODY_BYTES,
+    MAX_COUNTED_KEYS,
     MOST_WRITES,
     HotKeys,
     Packer,
@@ -76,7 +76,7 @@ def test_bodies_stay_below_the_largest(megabytes):
     packer = Packer(large)
     taken = []
     while batch := packer.take():
-        assert len(large.body(batch)) <= MOST_BODY_BYTES
+        assert len(large.body(batch)) <= MAX_BODY_BYTES
         taken += batch
     assert taken == list(range(len(megabytes)))
 
@@ -130,7 +130,7 @@ def test_every_row_comes_once_and_chunks_are_alike(lengths, n_chunks):
         assert [chunk.row_at(place) for place in range(0, len(order), 7)] == order[::7]
     ends = np.cumsum(lengths)
     for chunk in chunks:
-        counts = np.diff(chunk.places)
+        counts = np.diff(chunk.starts)
         assert (counts > 0).all()
         batches = [np.searchsorted(ends, rows, "right") for rows in (chunk.firsts, chunk.firsts + counts - 1)]
         assert (batches[0] == batches[1]).all()
@@ -163,12 +163,12 @@ def test_rows_of_a_key_ascend(keys, draw):
 def test_a_hot_key_is_found_among_many():
     """Keys that come by chance neither hide a hot one nor pile up."""
     keys = HotKeys()
-    for number in range(10 * MOST_KEYS):
+    for number in range(10 * MAX_COUNTED_KEYS):
         keys.add(f"chance-{number}")
         if number % 50 == 0:
             keys.add("hot")
-    assert keys.hottest() == {"hot": 10 * MOST_KEYS // 50}
-    assert len(keys._times) <= MOST_KEYS
+    assert keys.hottest() == {"hot": 10 * MAX_COUNTED_KEYS // 50}
+    assert len(keys._times) <= MAX_COUNTED_KEYS
 
 
 def test_counts_of_tasks_add_up():

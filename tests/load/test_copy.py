@@ -170,7 +170,7 @@ def test_what_speaks_against_a_copy_is_said_before_its_target_is_made(server, op
 def test_a_missing_table_is_named(server):
     """Neither a missing source nor a missing target is created by chance; of a target is told how it would be."""
     for source, target, told in (
-        ("source", "missing", "missing.*let create_target make it"),
+        ("source", "missing", "missing.*use create_target to create it"),
         ("missing", "source", "missing"),
     ):
         with pytest.raises(NotFoundError, match=told):

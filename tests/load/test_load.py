@@ -144,7 +144,7 @@ def test_an_index_of_pandas_is_data_where_it_has_a_name(server):
 def test_columns_of_one_name_are_refused(server):
     """Which of two columns is meant nobody knows, and the error says so."""
     table = pa.table([["a"], [1], [1], [2]], names=["pk", "sk", "v", "v"])
-    with pytest.raises(SchemaError, match="the rows have 'v' as the name of several columns: rename"):
+    with pytest.raises(SchemaError, match="the rows have several columns with the name 'v': rename"):
         ddbio.write_table(table, "rows", endpoint_url=server.endpoint_url)
 
 

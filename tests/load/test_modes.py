@@ -247,7 +247,7 @@ def test_an_unknown_operation_is_rejected(write, tmp_path):
     report = write({"pk": ["a", "b", "c"], "op": ["put", "merge", None]}, operation_by="op", reject_to=str(tmp_path))
     assert (report.written, report.rejected) == (1, 2)
     (path,) = tmp_path.glob("*.jsonl")
-    assert "'merge' is no operation: write put, delete, update" in path.read_text()
+    assert "'merge' is not an operation: use put, delete, update" in path.read_text()
 
 
 def test_rejected_updates_keep_their_nulls(write, tmp_path):

@@ -102,7 +102,7 @@ def test_lanes_follow_the_rate_where_requests_take_one_row(plan, tmp_path, table
 
 def test_a_retry_has_no_plan(plan, tmp_path):
     """Rejects are not taken for a source of rows."""
-    with pytest.raises(OptionError, match="a retry has no plan"):
+    with pytest.raises(OptionError, match="a retry of rejects has no plan"):
         plan(tmp_path, retry_rejects=True)
 
 

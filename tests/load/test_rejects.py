@@ -188,7 +188,7 @@ def test_rejects_are_kept_when_the_job_fails(server, tmp_path):
         yield from ROWS.to_batches()
         yield pa.record_batch({"other": [1]})
 
-    with pytest.raises(SchemaError, match=rf"2 rejected rows lie in {tmp_path}"):
+    with pytest.raises(SchemaError, match=rf"2 rejected rows are in {tmp_path}"):
         ddbio.write_table(batches(), "rows", endpoint_url=server.endpoint_url, reject_to=str(tmp_path))
     (path,) = tmp_path.glob("rejects-*.jsonl")
     assert len(path.read_text().splitlines()) == 2

@@ -121,7 +121,7 @@ def test_no_progress_ends_in_a_way_to_go_on(source, tmp_path):
     with FakeDynamoDB() as server, FakeDynamoDB(proxy=server.endpoint_url, faults=storm) as stormy:
         server.load("rows", b"", "pk:S")
         options = {"state": str(tmp_path / "state"), "job_id": "job_1"}
-        words = r"ddbio load .* rows --job-id job_1' and the other options go on"
+        words = r"ddbio load .* rows --job-id job_1' with the other options resumes"
         with pytest.raises(ThrottledError, match=words):
             ddbio.load_files(source, "rows", deadline_seconds=0.3, endpoint_url=stormy.endpoint_url, **options)
         assert ddbio.load_files(source, "rows", endpoint_url=server.endpoint_url, **options).written == ROWS
@@ -264,7 +264,7 @@ def test_the_same_load_under_another_id_is_recognized(load, server, caplog, tmp_
     assert "the same load" not in caplog.text
     again = load(job_id=None)
     assert (again.written, again.resumed_rows) == (ROWS, 0)
-    assert f"the same load has ended before, as job {again.earlier_job_id}" in caplog.text
+    assert f"the same load has finished before, as job {again.earlier_job_id}" in caplog.text
     [note] = (tmp_path / "state").glob(f"_ddbio/{again.job_id}.load/*.json")
     note.write_text(json.dumps({"finished": [[0, 14, GROUP]]}))
     third = load(job_id=None)
@@ -287,7 +287,7 @@ def test_the_same_load_does_not_run_beside_itself(source, tmp_path):
         running = Claim(LocalStore(tmp_path / "state"), "first", "append", lease_seconds=3)
         running.take()
         with running.renewed():
-            with pytest.raises(TargetError, match=r"the same load is under way: job first .*process \d+"):
+            with pytest.raises(TargetError, match=r"the same load is in progress: job first .*process \d+"):
                 ddbio.load_files(source, "rows", **options)
             assert ddbio.load_files(source, "rows", mode="create", **options).skipped == ROWS
         running.release()

@@ -269,7 +269,7 @@ def test_an_answer_that_is_none_is_told(reply):
     service = Service(Clock())
     service.endpoint_url = "http://portal"
     service.call = lambda *_: reply
-    with pytest.raises(EndpointError, match="http://portal answered a write with what is not DynamoDB's"):
+    with pytest.raises(EndpointError, match="http://portal answered a write with a response that is not DynamoDB's"):
         lane_on(service).write(writes_of([1]))
 
 

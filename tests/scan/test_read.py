@@ -140,7 +140,7 @@ def test_the_file_and_the_line_are_named(tmp_path):
         with pytest.raises(DecodeError, match=r"/x\.json: line 2: pk: expected a JSON string") as raised:
             call(tmp_path)
         assert (raised.value.uri, raised.value.line) == (f"{tmp_path}/x.json", 2)
-        with pytest.raises(NotFoundError, match="there is no such file or folder, and no table is called so"):
+        with pytest.raises(NotFoundError, match="no such file or folder, and no table can have this name"):
             call(str(tmp_path / "none.json"))
 
 

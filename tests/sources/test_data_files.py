@@ -103,7 +103,7 @@ def test_a_parquet_schema_costs_no_whole_file(tmp_path):
     assert read_schema(store, "a.parquet").names == ["n"]
     assert store.n_bytes <= 1 << 17
     assert pa.Table.from_batches(read_batches(store, next(store.list("a.parquet")))).equals(table)
-    with pytest.raises(NotFoundError, match=r"b\.parquet: there is no such file"):
+    with pytest.raises(NotFoundError, match=r"b\.parquet: no such file"):
         read_schema(store, "b.parquet")
 
 
@@ -129,7 +129,9 @@ def test_a_name_that_may_be_a_table_is_no_folder(folder, monkeypatch):
     pq.write_table(pa.table({"pk": ["x"]}), folder / "orders" / "part.parquet")
     (folder / "one.jsonl").write_text("{}")
     for take in (is_data, ddbio.digest, ddbio.infer_schema):
-        with pytest.raises(OptionError, match=r"'orders' is a folder here, and may be a table too: say \./orders"):
+        with pytest.raises(
+            OptionError, match=r"'orders' is a folder here, but can also be the name of a table: use \./orders"
+        ):
             take("orders")
     for name in ("./orders", "orders/", str(folder / "orders"), ".", "one.jsonl", "s3://bucket", "./one.jsonl"):
         assert is_data(name)
@@ -329,7 +331,7 @@ def test_what_is_left_out_by_its_name_is_told(put, caplog):
         write(each, b"" if each in {"_SUCCESS", "empty.json"} else b'{"format": 1}')
     found = find_data(place, parse_options(ConnectionOptions, options))
     assert (sorted(found.skipped), len(found.files)) == (sorted(hidden), 1)
-    assert "5 files are left out, since their names say that they are no data: " in caplog.text
+    assert "5 files are left out, since their names are not those of data files: " in caplog.text
     assert keys_in(f"{place}/_b.json", options) == ["x"]
 
 
