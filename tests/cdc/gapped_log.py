@@ -65,7 +65,7 @@ def make_gap(fake, dest):
 
 def state_of(folder):
     """Return what the log derives to: the last row of each item wins."""
-    tables = [pq.ParquetFile(each).read() for each in folder.rglob("*.parquet")]
+    tables = [pq.ParquetFile(path).read() for path in folder.rglob("*.parquet")]
     return last_rows(pa.concat_tables(tables, promote_options="permissive"))
 
 

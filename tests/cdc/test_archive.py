@@ -28,8 +28,8 @@ AT = 1_793_491_203
 
 def items_of(folder):
     """Return the archived items, in the order of their keys."""
-    found = ds.dataset(folder, partitioning="hive", ignore_prefixes=["_"]).to_table().to_pylist()
-    return sorted(found, key=lambda row: row["pk"])
+    rows = ds.dataset(folder, partitioning="hive", ignore_prefixes=["_"]).to_table().to_pylist()
+    return sorted(rows, key=lambda row: row["pk"])
 
 
 def expire(fake, client, table, *items):  # noqa: F811 - the fixtures
@@ -63,7 +63,7 @@ def test_expired_items_lie_by_their_month(fake, client, table, tmp_path):  # noq
     assert ddbio.archive(table, dest, log=str(log), **run).items == 0
     assert expire(fake, client, table, ("later", now - 60)) == 1
     assert ddbio.archive(table, dest, log=str(log), **run).items == 1
-    assert [each["pk"] for each in items_of(dest)] == ["later", "new", "old"]
+    assert [row["pk"] for row in items_of(dest)] == ["later", "new", "old"]
 
 
 def test_an_archive_that_is_cut_off_is_finished(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
@@ -81,9 +81,9 @@ def test_an_archive_that_is_cut_off_is_finished(fake, client, table, tmp_path): 
     ddbio.capture(table, log, available_now=True, old_image=True, **run)
     assert ddbio.compact(log).files_rewritten
     assert ddbio.archive(log, dest, ttl="ttl").items == 3
-    found = items_of(dest)
-    assert [each["pk"] for each in found] == ["a", "b", "c"]
-    assert found[:2] == before
+    rows = items_of(dest)
+    assert [row["pk"] for row in rows] == ["a", "b", "c"]
+    assert rows[:2] == before
     with pytest.raises(OptionError, match="another job_id"):
         ddbio.archive(log, dest, ttl="n")
     with pytest.raises(NotFoundError):
@@ -100,8 +100,8 @@ def test_archived_items_are_put_back(fake, client, table, tmp_path):  # noqa: F8
     flags = ["--from-key", "b", "--to-key", "c", "--endpoint-url", fake.endpoint_url, "--json"]
     report = json.loads(CliRunner().invoke(cli, ["archive", "restore", str(dest), table, *flags]).stdout)
     assert (report["items"], report["written"], report["skipped"]) == (2, 1, 1)
-    found = ddbio.read_table(table, **run).sort_by("pk").to_pylist()
-    assert [(each["pk"], each["n"], each.get("ttl")) for each in found] == [("b", 1, None), ("c", 7, None)]
+    rows = ddbio.read_table(table, **run).sort_by("pk").to_pylist()
+    assert [(row["pk"], row["n"], row.get("ttl")) for row in rows] == [("b", 1, None), ("c", 7, None)]
     with pytest.raises(LimitError, match="4 capacity units, more than max_units 3"):
         ddbio.restore_archived(dest, table, mode="upsert", max_units=3, **run)
     report = ddbio.restore_archived(dest, table, from_key="d", mode="upsert", ttl="keep", max_units=3, **run)
@@ -121,8 +121,8 @@ def test_expired_items_that_are_there_are_found(fake, client, table):  # noqa: F
     client.put_item(TableName=table, Item={"pk": {"S": "none"}})
     at = datetime.fromtimestamp(AT, UTC)
     schema = pa.schema([("pk", pa.string()), ("ttl", pa.decimal128(38, 2))])
-    found = ddbio.read_expired(table, at=at, schema=schema, endpoint_url=fake.endpoint_url)
-    assert found.column("pk").to_pylist() == ["yes"]
+    rows = ddbio.read_expired(table, at=at, schema=schema, endpoint_url=fake.endpoint_url)
+    assert rows.column("pk").to_pylist() == ["yes"]
     with pytest.raises(OptionError, match="no item of"):
         ddbio.read_expired(table, ttl="other", endpoint_url=fake.endpoint_url)
 
@@ -137,12 +137,12 @@ def test_deletes_of_other_regions_are_inferred():
             SEQUENCE: [str(number) for number in range(5)],
             EVENT_TIME: pa.array([AT * 1_000_000] * 5, pa.timestamp("us", "UTC")),
             EXPIRED: [False] * 4 + [True],
-            OLD_IMAGE: pa.array([{"pk": str(number), "ttl": each} for number, each in enumerate(expiries)], image),
+            OLD_IMAGE: pa.array([{"pk": str(number), "ttl": value} for number, value in enumerate(expiries)], image),
             OLD_RESCUE: pa.nulls(5, pa.string()),
         }
     )
-    found = expired_rows(rows, "ttl", infers=True).to_pylist()
-    assert [(each["pk"], each["_inferred"]) for each in found] == [("0", True), ("4", False)]
+    expired = expired_rows(rows, "ttl", infers=True).to_pylist()
+    assert [(row["pk"], row["_inferred"]) for row in expired] == [("0", True), ("4", False)]
     assert expired_rows(rows, "ttl", infers=False).column("pk").to_pylist() == ["4"]
     assert expired_rows(rows, None, infers=False).column("pk").to_pylist() == ["4"]
     for wrong in ({"ttl": None, "infers": True}, {"ttl": "pk", "infers": False}, {"ttl": "no", "infers": False}):
@@ -157,8 +157,8 @@ def test_items_lie_by_the_month_in_which_they_expired():
     texts = ["2025-12-31T23:59:59.999999", "2026-12-01T00:00:00", "2026-12-31T23:59:59.999999", "2027-01-01T00:00:00"]
     times = [datetime.fromisoformat(text).replace(tzinfo=UTC) for text in texts]
     rows = pa.table({EXPIRED_AT: pa.array(times, pa.timestamp("us", "UTC")), "place": [0, 1, 2, 3]})
-    found = {name: part.column("place").to_pylist() for name, part in months_of(rows).items()}
-    assert found == {"year=2025/month=12/": [0], "year=2026/month=12/": [1, 2], "year=2027/month=01/": [3]}
+    months = {name: part.column("place").to_pylist() for name, part in months_of(rows).items()}
+    assert months == {"year=2025/month=12/": [0], "year=2026/month=12/": [1, 2], "year=2027/month=01/": [3]}
     assert months_of(rows.slice(1, 2)) == {"year=2026/month=12/": rows.slice(1, 2)}
     assert months_of(rows.slice(0, 0)) == {}
 
@@ -176,8 +176,8 @@ def test_a_number_that_is_no_time_fails_nothing():
             OLD_RESCUE: pa.nulls(2, pa.string()),
         }
     )
-    (found,) = expired_rows(rows, "ttl", infers=False).to_pylist()
-    assert (found["pk"], found[EXPIRED_AT]) == ("a", datetime.fromtimestamp(AT, UTC))
+    (row,) = expired_rows(rows, "ttl", infers=False).to_pylist()
+    assert (row["pk"], row[EXPIRED_AT]) == ("a", datetime.fromtimestamp(AT, UTC))
 
 
 def test_ranges_of_keys_go_by_partition_key_then_sort_key():
@@ -194,13 +194,13 @@ def test_ranges_of_numbers_go_by_their_value(arrow):
     """Also of those that their column cannot hold, and with bounds that it cannot."""
     texts = ["-1E+30", "-2.5", "0", "1", "1.5", "1.25", "10", "9" * 38, "1E+100"]
     schema = pa.schema([pa.field("n", arrow, metadata={"ddb:type": "N"}), ("v", pa.int64())])
-    lines = [json.dumps({"Item": {"n": {"N": each}}}) for each in texts]
+    lines = [json.dumps({"Item": {"n": {"N": text}}}) for text in texts]
     rows = pa.Table.from_batches([ddbio.from_dynamodb_json("\n".join(lines).encode(), schema)])
     rows = rows.append_column("text", pa.array(texts))
     bounds = [("1.25", "10"), ("-1E+31", "-2.5"), ("1.24", "1.26"), ("2E+50", "1E+126"), (str(2**63), "9E+125")]
     for first, last in bounds:
-        found = in_key_range(rows, ["n"], [Decimal(first)], [Decimal(last)]).column("text").to_pylist()
-        assert found == [each for each in texts if Decimal(first) <= Decimal(each) <= Decimal(last)]
+        in_range = in_key_range(rows, ["n"], [Decimal(first)], [Decimal(last)]).column("text").to_pylist()
+        assert in_range == [text for text in texts if Decimal(first) <= Decimal(text) <= Decimal(last)]
 
 
 HOUR = "year=2026/month=11/day=01/hour=00"
@@ -209,16 +209,16 @@ HOUR = "year=2026/month=11/day=01/hour=00"
 def put_log(folder, *changes, name="job-000000000001", with_ids=False, extra=(), values=()):
     """Write a file of a log with expired deletes: the number, the item, the microsecond, and the event id of each."""
     image = pa.struct([("pk", pa.string()), ("ttl", pa.int64()), *extra])
-    given = [(*each, None) if len(each) == 3 else each for each in changes]
-    numbers, items, micros, ids = zip(*given, strict=True)
+    tuples = [(*change, None) if len(change) == 3 else change for change in changes]
+    numbers, items, micros, ids = zip(*tuples, strict=True)
     rows = pa.table(
         {
-            OPERATION: ["REMOVE"] * len(given),
+            OPERATION: ["REMOVE"] * len(tuples),
             SEQUENCE: list(map(str, numbers)),
-            EVENT_TIME: pa.array([AT * 1_000_000 + each for each in micros], pa.timestamp("us", "UTC")),
-            EXPIRED: [True] * len(given),
-            OLD_IMAGE: pa.array([{"pk": each, "ttl": AT - 1, **dict(values)} for each in items], image),
-            OLD_RESCUE: pa.nulls(len(given), pa.string()),
+            EVENT_TIME: pa.array([AT * 1_000_000 + value for value in micros], pa.timestamp("us", "UTC")),
+            EXPIRED: [True] * len(tuples),
+            OLD_IMAGE: pa.array([{"pk": item, "ttl": AT - 1, **dict(values)} for item in items], image),
+            OLD_RESCUE: pa.nulls(len(tuples), pa.string()),
         }
     )
     if with_ids:
@@ -247,15 +247,15 @@ def test_each_change_is_archived_once(tmp_path, what, files):
     log, dest, count = tmp_path / "log", tmp_path / "archive", 0
     for number in range(files):
         if part := changes[number::files]:
-            put_log(log, *part, name=f"job-{number:012}", with_ids=any(len(each) == 4 for each in changes))
+            put_log(log, *part, name=f"job-{number:012}", with_ids=any(len(change) == 4 for change in changes))
             count += ddbio.archive(log, dest, ttl="ttl").items
-    found = items_of(dest)
-    assert ("".join(each["pk"] for each in found), count) == (wanted, len(wanted))
-    assert "_event_id" not in found[0]
+    rows = items_of(dest)
+    assert ("".join(row["pk"] for row in rows), count) == (wanted, len(wanted))
+    assert "_event_id" not in rows[0]
     # What a compaction leaves is the same.
-    put_log(log, *changes[::-1], name="compacted", with_ids=any(len(each) == 4 for each in changes))
+    put_log(log, *changes[::-1], name="compacted", with_ids=any(len(change) == 4 for change in changes))
     assert ddbio.archive(log, dest, ttl="ttl").items == 0
-    assert items_of(dest) == found
+    assert items_of(dest) == rows
 
 
 @pytest.mark.parametrize("cut_off", [False, True])
@@ -283,7 +283,7 @@ def test_an_archive_of_an_older_version_gets_what_it_left_out(tmp_path, cut_off,
     # A batch that was cut off is written again as it was.
     assert ddbio.archive(log, dest, ttl="ttl").items == (3 if cut_off else int(has_files))
     if cut_off or has_files:
-        assert [each["pk"] for each in items_of(dest)] == ["a", "b", "c"]
+        assert [row["pk"] for row in items_of(dest)] == ["a", "b", "c"]
     assert ddbio.archive(log, dest, ttl="ttl").items == 0
 
 
@@ -300,7 +300,7 @@ def test_items_of_a_stream_that_was_off_and_on_are_archived(fake, client, table,
         ddbio.capture(table, log, available_now=True, old_image=True, on_gap="continue", **run)
         count += 0 if together else ddbio.archive(log, dest, ttl="ttl").items
     count += ddbio.archive(log, dest, ttl="ttl").items
-    assert ("".join(each["pk"] for each in items_of(dest)), count) == ("".join(sorted(pks)), len(pks))
+    assert ("".join(row["pk"] for row in items_of(dest)), count) == ("".join(sorted(pks)), len(pks))
     assert ddbio.verify_capture(log, **run).repeated == 0
 
 
@@ -316,14 +316,14 @@ def test_an_attribute_may_have_another_type_in_each_file(fake, client, table, tm
         (pa.field("v", pa.list_(pa.string()), metadata={"ddb:type": "SS"}), ["a"]),
     ]
     count = 0
-    for place, (kind, value) in enumerate(kinds):
-        put_log(log, (place, f"i{place}", place), name=f"job-{place:012}", extra=[kind], values={"v": value})
+    for index, (kind, value) in enumerate(kinds):
+        put_log(log, (index, f"i{index}", index), name=f"job-{index:012}", extra=[kind], values={"v": value})
         count += 0 if together else ddbio.archive(log, dest, ttl="ttl").items
     assert count + ddbio.archive(log, dest, ttl="ttl").items == len(kinds)
     assert ddbio.archive(log, dest, ttl="ttl").items == 0
     assert ddbio.restore_archived(dest, table, endpoint_url=fake.endpoint_url).written == len(kinds)
-    found = client.scan(TableName=table)["Items"]
-    assert {each["pk"]["S"]: each["v"] for each in found} == {
+    rows = client.scan(TableName=table)["Items"]
+    assert {row["pk"]["S"]: row["v"] for row in rows} == {
         "i0": {"N": "1"},
         "i1": {"S": "1"},
         "i2": {"N": "1.25"},
@@ -339,11 +339,11 @@ def test_what_expired_last_is_put_back(fake, client, table, tmp_path):  # noqa: 
     ddbio.archive(log, dest, ttl="ttl")
     for path in dest.rglob("*.parquet"):
         rows = pq.ParquetFile(path).read()
-        places = pa.array([0 if each == "5" else 1 for each in rows.column(SEQUENCE).to_pylist()])
-        pq.write_table(rows.append_column("newest", places), path)
+        newest = pa.array([0 if value == "5" else 1 for value in rows.column(SEQUENCE).to_pylist()])
+        pq.write_table(rows.append_column("newest", newest), path)
     ddbio.restore_archived(dest, table, endpoint_url=fake.endpoint_url)
-    found = ddbio.read_table(table, endpoint_url=fake.endpoint_url).sort_by("pk").to_pylist()
-    assert [(each["pk"], each["newest"]) for each in found] == [("a", 0), ("b", 1)]
+    restored = ddbio.read_table(table, endpoint_url=fake.endpoint_url).sort_by("pk").to_pylist()
+    assert [(row["pk"], row["newest"]) for row in restored] == [("a", 0), ("b", 1)]
 
 
 NUMBERS, TEXTS = pa.int64(), pa.string()
@@ -381,8 +381,8 @@ def test_an_attribute_that_came_later(kind, value, rescued, expired_at, tmp_path
     log.put("year=2026/month=11/day=01/hour=01/capture_1-2.parquet", parquet_bytes(late, "zstd"))
     job = Archiver(log, JobState(LocalStore(tmp_path / "archive"), "archive_1", "archive"), "ttl")
     job.run()
-    found = {each["pk"]: each[EXPIRED_AT].timestamp() for each in items_of(tmp_path / "archive")}
-    assert found == {"a": expired_at, "b": AT - 1}
+    rows = {row["pk"]: row[EXPIRED_AT].timestamp() for row in items_of(tmp_path / "archive")}
+    assert rows == {"a": expired_at, "b": AT - 1}
 
 
 def _log_rows(images, kind, rescued):
@@ -410,8 +410,8 @@ def test_an_attribute_that_no_item_has_is_told(fake, client, table, tmp_path):  
     with pytest.raises(OptionError, match="archive the folder of the log without ttl"):
         ddbio.archive(log, dest, ttl="tll")
     assert ddbio.archive(log, dest, ttl="ttl").items == 1
-    (found,) = items_of(dest)
-    assert "ttl" in found["_rescue"]
+    (row,) = items_of(dest)
+    assert "ttl" in row["_rescue"]
     assert ddbio.restore_archived(dest, table, **run).written == 1
     assert client.get_item(TableName=table, Key={"pk": {"S": "a"}})["Item"].keys() == {"pk", "n"}
 

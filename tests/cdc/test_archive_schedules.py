@@ -97,7 +97,7 @@ class World:
     def compact(self):
         """Make one file of those of an hour."""
         hour = HOUR + self.random.randrange(3)
-        paths = [each.path for each in self.log.list(hour_folder(hour))]
+        paths = [entry.path for entry in self.log.list(hour_folder(hour))]
         if len(paths) > 1:
             tables = [pq.read_table(io.BytesIO(self.log.objects.pop(path))) for path in paths]
             self._put(hour, pa.concat_tables(tables))
@@ -116,7 +116,7 @@ class World:
     def archived(self):
         """Return the archived sequence numbers."""
         files = [data for path, data in self.archive.objects.items() if path.endswith(".parquet")]
-        return [number for each in files for number in pq.read_table(io.BytesIO(each)).column(SEQUENCE).to_pylist()]
+        return [number for file in files for number in pq.read_table(io.BytesIO(file)).column(SEQUENCE).to_pylist()]
 
 
 @pytest.mark.timeout(3600)
@@ -132,6 +132,6 @@ def test_every_expired_item_is_archived_once(seeds):
             except KilledError:
                 continue
         world.run(0.0)
-        found = world.archived()
-        assert set(found) == world.expected, seed
-        assert len(found) == len(set(found)), seed
+        actual = world.archived()
+        assert set(actual) == world.expected, seed
+        assert len(actual) == len(set(actual)), seed

@@ -78,10 +78,10 @@ def test_processes_that_share_a_stream_are_told_apart(fake, client, make_table, 
     for number in range(20):
         client.put_item(TableName=table, Item={"pk": {"S": str(number)}})
     ddbio.capture(table, tmp_path, available_now=True, old_image=True, leases=2, **run)
-    found = ddbio.capture_status(tmp_path, **run)
-    assert len(found) == 2
-    assert {each.lag_seconds for each in found} == {0.0}
-    assert len(ddbio.capture_status(tmp_path, job_id=found[0].job_id, **run)) == 1
+    actual = ddbio.capture_status(tmp_path, **run)
+    assert len(actual) == 2
+    assert {status.lag_seconds for status in actual} == {0.0}
+    assert len(ddbio.capture_status(tmp_path, job_id=actual[0].job_id, **run)) == 1
     report = ddbio.verify_capture(tmp_path)
     assert (report.is_whole, report.records) == (True, 20)
 
@@ -99,7 +99,7 @@ def test_what_is_lost_or_repeated_is_counted(log):
     pq.write_table(rows.filter(pc.invert(pc.equal(rows.column("_op"), "MODIFY"))), first)
     report = ddbio.verify_capture(log)
     assert (report.lost, report.repeated) == (2, 0)
-    assert any(each.startswith("{'pk': 'a'} at ") for each in report.examples)
+    assert any(value.startswith("{'pk': 'a'} at ") for value in report.examples)
     assert ddbio.verify_capture(log, images=False).lost is None
     assert pc.sum(chosen).as_py() == 1
     assert CliRunner().invoke(cli, ["capture", "verify", str(log)]).exit_code == 1

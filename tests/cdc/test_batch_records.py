@@ -118,7 +118,7 @@ def test_readers_of_a_long_log_know_folded_batches(tmp_path):
     # Of an older version, which folded nothing and did not note times.
     state.put(COMMITTED, {"batch": 399})
     for number in range(1, 400):
-        old = {name: each for name, each in record(number).items() if name != "at"}
+        old = {name: value for name, value in record(number).items() if name != "at"}
         (tmp_path / f"_ddbio/job.capture/{batch_name(number)}.json").write_text(json.dumps(old))
     write(BatchRecords(state), 400, 401)
     assert len(state.listed()) == 4
@@ -127,7 +127,7 @@ def test_readers_of_a_long_log_know_folded_batches(tmp_path):
     report = ddbio.verify_capture(tmp_path, images=False)
     assert (report.batches, len(report.missing), report.jumps) == (401, 401, ())
     log = CapturedLog(state.store, [state])
-    assert [each.rows for each in log.files({"job": 198}, log.written())] == [*range(199, 402)]
+    assert [file.rows for file in log.files({"job": 198}, log.written())] == [*range(199, 402)]
     assert log.limit({"job": 398}, log.written(), 800) == {"job": 400}
 
 
@@ -139,16 +139,16 @@ def test_objects_that_are_done_become_one_record():
         noted = []
         with contextlib.suppress(KilledError):
             done = DoneObjects(state_of(world), FOLD)
-            for each in entries:
-                done.add(each)
-                noted.append(each)
+            for entry in entries:
+                done.add(entry)
+                noted.append(entry)
         world.left = None
         again = DoneObjects(state_of(world), FOLD)
-        assert all(each in again for each in noted)
-        for each in entries:
-            if each not in again:
-                again.add(each)
+        assert all(value in again for value in noted)
+        for entry in entries:
+            if entry not in again:
+                again.add(entry)
         last = DoneObjects(state_of(world), FOLD)
-        assert all(each in last for each in entries)
+        assert all(entry in last for entry in entries)
         assert StoredObject("part-0", 1, "w") not in last
         assert len(state_of(world).listed()) <= 5

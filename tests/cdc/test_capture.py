@@ -50,8 +50,8 @@ def make_table(client):
 
 def rows_of(folder):
     """Return the rows of a log, in the order of their sequence numbers."""
-    found = ds.dataset(folder, partitioning="hive", exclude_invalid_files=False, ignore_prefixes=["_"]).to_table()
-    return sorted(found.to_pylist(), key=lambda row: int(row["_sequence"]))
+    rows = ds.dataset(folder, partitioning="hive", exclude_invalid_files=False, ignore_prefixes=["_"]).to_table()
+    return sorted(rows.to_pylist(), key=lambda row: int(row["_sequence"]))
 
 
 def test_a_log_has_operations_keys_and_new_images(fake, client, make_table, tmp_path):
@@ -72,7 +72,7 @@ def test_a_log_has_operations_keys_and_new_images(fake, client, make_table, tmp_
     report = ddbio.capture(table, tmp_path, available_now=True, endpoint_url=fake.endpoint_url)
     assert (report.records, report.batches) == (2, 2)
     insert, modify, remove = rows_of(tmp_path)
-    assert [each["_op"] for each in (insert, modify, remove)] == ["INSERT", "MODIFY", "REMOVE"]
+    assert [value["_op"] for value in (insert, modify, remove)] == ["INSERT", "MODIFY", "REMOVE"]
     values = {"pk": "a", "n": 1, "b": b"\x00", "tags": ["x"], "m": {"k": 2}, "_rescue": None, "_expired": False}
     assert {name: insert[name] for name in values} == values
     assert json.loads(modify["_rescue"]) == {"n": {"S": "no number"}, "new": {"BOOL": True}}
@@ -116,8 +116,8 @@ def test_columns_are_declared_and_stay(fake, client, make_table, tmp_path):
     client.put_item(TableName=table, Item={"pk": {"S": "b"}, "x": {"S": "3"}})
     ddbio.capture(table, tmp_path, schema=schema, **run)
     files = sorted(tmp_path.rglob("*.parquet"))
-    assert [each.name for each in files] == [f"mine-{number:012}.parquet" for number in (1, 2, 3, 4)]
-    one, two, three, four = (ds.dataset(each).to_table().to_pylist()[0] for each in files)
+    assert [file.name for file in files] == [f"mine-{number:012}.parquet" for number in (1, 2, 3, 4)]
+    one, two, three, four = (ds.dataset(file).to_table().to_pylist()[0] for file in files)
     assert (one["_op"], one["n"], json.loads(one["_rescue"])) == ("INSERT", Decimal(1), {"_op": {"S": "mine"}})
     assert (two["n"], json.loads(two["_rescue"])) == (Decimal("2.5"), {"x": {"S": "1"}})
     assert (three["x"], three["_rescue"]) == ("2", None)

@@ -52,11 +52,14 @@ ROWS = [
 def test_breaks_are_found_whatever_the_order_of_the_rows(seeds):
     """The numbers tell the order, longer ones come later; breaks come in it, with the times of both changes."""
     for seed in seeds(8, 1_000):
-        shuffled = [ROWS[place] for place in np.random.default_rng(seed).permutation(len(ROWS)).tolist()]
+        shuffled = [ROWS[index] for index in np.random.default_rng(seed).permutation(len(ROWS)).tolist()]
         chains = ImageChains(["pk"])
         for part in (shuffled[:3], shuffled[3:]):
             chains.add(pa.Table.from_pylist(part, SCHEMA))
-        assert [(each.key, each.sequence, each.since.second, each.until.second) for each in chains.broken()] == [
+        assert [
+            (chain_break.key, chain_break.sequence, chain_break.since.second, chain_break.until.second)
+            for chain_break in chains.broken()
+        ] == [
             ({"pk": "b"}, "11", 9, 11),
             ({"pk": "a"}, "102", 40, 42),
         ], seed
@@ -91,7 +94,7 @@ def test_breaks_of_items_with_rescued_keys_are_found_and_named():
         chains = ImageChains(["pk"])
         for part in parts:
             chains.add(pa.Table.from_pylist(part, schema))
-        assert [(each.key, each.sequence) for each in chains.broken()] == [
+        assert [(chain_break.key, chain_break.sequence) for chain_break in chains.broken()] == [
             ({"pk": Decimal("2.5")}, "12"),
             ({"pk": 1}, "13"),
         ]
@@ -113,7 +116,10 @@ def test_keys_are_called_as_other_columns(name):
 
     chains = ImageChains([name])
     chains.add(pa.Table.from_pylist([named(row) for row in ROWS], schema))
-    assert [(each.key, each.sequence) for each in chains.broken()] == [({name: "b"}, "11"), ({name: "a"}, "102")]
+    assert [(chain_break.key, chain_break.sequence) for chain_break in chains.broken()] == [
+        ({name: "b"}, "11"),
+        ({name: "a"}, "102"),
+    ]
 
 
 UNKNOWN = [
@@ -133,7 +139,7 @@ def without_images(rows):
 
 def with_null_images(rows):
     """Return rows as a compaction holds those of files without old images beside those of files with them."""
-    names = [each.name for each in SCHEMA]
+    names = [field.name for field in SCHEMA]
     return pa.concat_tables([without_images(rows), SCHEMA.empty_table()], promote_options="default").select(names)
 
 
@@ -142,7 +148,7 @@ def breaks_of(*parts):
     chains = ImageChains(["pk"])
     for part in filter(len, parts):
         chains.add(part)
-    return [each.sequence for each in chains.broken()]
+    return [chain_break.sequence for chain_break in chains.broken()]
 
 
 def test_the_changes_of_several_streams_are_chains_of_their_own():
@@ -153,25 +159,28 @@ def test_the_changes_of_several_streams_are_chains_of_their_own():
     assert chains.broken() == []
     chains.add(pa.Table.from_pylist([change(11, "a", 4, 5)], SCHEMA), 1)
     chains.add(pa.Table.from_pylist([change(11, "b", 3, 4)], SCHEMA), 2)
-    assert sorted((each.key["pk"], each.sequence) for each in chains.broken()) == [("a", "11"), ("b", "11")]
+    assert sorted((chain_break.key["pk"], chain_break.sequence) for chain_break in chains.broken()) == [
+        ("a", "11"),
+        ("b", "11"),
+    ]
 
 
 @pytest.mark.parametrize("bare", [without_images, with_null_images])
-@pytest.mark.parametrize("places", [{1}, {2}, {3}, {1, 2}, {0, 4}, {1, 3}, set(range(6))])
-def test_rows_without_old_images_are_links_of_the_chain(bare, places):
+@pytest.mark.parametrize("indices", [{1}, {2}, {3}, {1, 2}, {0, 4}, {1, 3}, set(range(6))])
+def test_rows_without_old_images_are_links_of_the_chain(bare, indices):
     """They break nothing themselves, unless they are inserts; what they left is what the next change begins with."""
-    known = pa.Table.from_pylist([row for place, row in enumerate(UNKNOWN) if place not in places], SCHEMA)
-    assert breaks_of(known, bare([UNKNOWN[place] for place in sorted(places)])) == []
+    complete = pa.Table.from_pylist([row for index, row in enumerate(UNKNOWN) if index not in indices], SCHEMA)
+    assert breaks_of(complete, bare([UNKNOWN[index] for index in sorted(indices)])) == []
 
 
 @pytest.mark.parametrize("bare", [without_images, with_null_images])
 def test_what_is_missing_beside_rows_without_old_images_is_found_where_it_can_be(bare):
     """Behind such a row it is, at such a row only if it is an insert: of another what it began with is not known."""
-    known = pa.Table.from_pylist([UNKNOWN[0], UNKNOWN[3]], SCHEMA)
-    assert breaks_of(known, bare([UNKNOWN[1]])) == ["11"]
-    assert breaks_of(known, bare([UNKNOWN[2]])) == []
-    known = pa.Table.from_pylist([UNKNOWN[2], UNKNOWN[5]], SCHEMA)
-    assert breaks_of(known, bare([UNKNOWN[4]])) == ["12"]
+    expected = pa.Table.from_pylist([UNKNOWN[0], UNKNOWN[3]], SCHEMA)
+    assert breaks_of(expected, bare([UNKNOWN[1]])) == ["11"]
+    assert breaks_of(expected, bare([UNKNOWN[2]])) == []
+    expected = pa.Table.from_pylist([UNKNOWN[2], UNKNOWN[5]], SCHEMA)
+    assert breaks_of(expected, bare([UNKNOWN[4]])) == ["12"]
 
 
 def test_a_row_with_an_old_image_does_not_hide_columns_that_the_image_lacks():
@@ -185,7 +194,9 @@ def test_a_row_with_an_old_image_does_not_hide_columns_that_the_image_lacks():
 def test_a_healed_row_is_a_link_whose_own_columns_are_no_attributes():
     """Also where the export it is from had no old images: the column that says what healed it counts for none."""
     healed = with_null_images([UNKNOWN[1]]).append_column("_healed_by", pa.array(["table"]))
-    known = [UNKNOWN[0], UNKNOWN[2]]
-    assert breaks_of(pa.Table.from_pylist(known, SCHEMA), healed) == []
+    expected = [UNKNOWN[0], UNKNOWN[2]]
+    assert breaks_of(pa.Table.from_pylist(expected, SCHEMA), healed) == []
     bare = without_images([UNKNOWN[1]]).append_column("_event_id", pa.array(["one"]))
-    assert breaks_of(pa.Table.from_pylist(known, SCHEMA), bare.append_column("_healed_by", pa.array(["table"]))) == []
+    assert (
+        breaks_of(pa.Table.from_pylist(expected, SCHEMA), bare.append_column("_healed_by", pa.array(["table"]))) == []
+    )

@@ -32,24 +32,26 @@ def table_of(*rows, schema=SCHEMA):
 
 def distinct(ids, stream_of=lambda _: None):
     """Return the row of each change, and its number."""
-    places, numbers = distinct_changes(ids, stream_of)
-    return list(zip(places.tolist(), numbers.tolist(), strict=True))
+    indices, numbers = distinct_changes(ids, stream_of)
+    return list(zip(indices.tolist(), numbers.tolist(), strict=True))
 
 
 DIFFERENT = {
     "number": [{}, {"_sequence": "101"}],
     "stream, another item": [{}, {"pk": 2}],
     "stream, the same item": [{}, {"_event_time": LATER}],
-    "rescued keys": [{"pk": None, "_rescue": f'{{"pk":{{"N":"{each}"}}}}'} for each in ("1.5", "2.5", "1E+30")],
+    "rescued keys": [{"pk": None, "_rescue": f'{{"pk":{{"N":"{value}"}}}}'} for value in ("1.5", "2.5", "1E+30")],
     "rescued and not": [{}, {"pk": None, "_rescue": '{"pk":{"N":"1.5"}}'}],
-    "event ids": [{"_event_id": each} for each in ("a", "b", None)],
-    "event ids of healed rows": [{"_event_id": "arn 7", "pk": each} for each in (1, 2)],
+    "event ids": [{"_event_id": value} for value in ("a", "b", None)],
+    "event ids of healed rows": [{"_event_id": "arn 7", "pk": value} for value in (1, 2)],
 }
 SAME = {
     "row": [{}, {}],
-    "event id, written as two changes": [{"_event_id": "a", "_sequence": each} for each in ("7000001", "7000002")],
+    "event id, written as two changes": [{"_event_id": "a", "_sequence": value} for value in ("7000001", "7000002")],
     "key, once rescued": [{}, {"pk": None, "_rescue": '{"pk":{"N":"1"}}'}],
-    "key in another form": [{"pk": None, "_rescue": f'{{"pk":{{"N":"{each}"}}}}'} for each in ("1.5", "1.50", "15E-1")],
+    "key in another form": [
+        {"pk": None, "_rescue": f'{{"pk":{{"N":"{value}"}}}}'} for value in ("1.5", "1.50", "15E-1")
+    ],
 }
 
 
@@ -59,7 +61,7 @@ def test_different_changes_are_told_apart(what, keys):
     """Numbers of several streams, and of Kinesis in milliseconds, may be equal: items and times are not."""
     ids = change_ids(table_of(*DIFFERENT[what]), keys)
     assert len(set(id_texts(ids))) == len(DIFFERENT[what])
-    assert distinct(ids) == [(place, 0) for place in range(len(DIFFERENT[what]))]
+    assert distinct(ids) == [(index, 0) for index in range(len(DIFFERENT[what]))]
 
 
 @pytest.mark.parametrize("keys", [["pk"], []])
@@ -127,8 +129,8 @@ def test_rows_of_one_identity_are_as_many_changes_as_streams_have_them(streams, 
         stream = streams[row - 1]
         return None if stream == "-" else stream
 
-    found = distinct(change_ids(rows, ["pk"]), stream_of)
-    assert found == [(0, 0), *((place + 1, number) for place, number in wanted), (len(streams) + 1, 0)]
+    actual = distinct(change_ids(rows, ["pk"]), stream_of)
+    assert actual == [(0, 0), *((index + 1, number) for index, number in wanted), (len(streams) + 1, 0)]
     assert sorted(asked) == list(range(1, len(streams) + 1))
 
 

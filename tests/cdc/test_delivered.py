@@ -56,7 +56,7 @@ def change(pk, number, operation="MODIFY", **more):
 
 def joined(*records):
     """Return records behind each other without line ends, as Firehose writes them."""
-    return "".join(json.dumps(each, separators=(",", ":")) for each in records).encode()
+    return "".join(json.dumps(record, separators=(",", ":")) for record in records).encode()
 
 
 def put(folder, path, data):
@@ -123,8 +123,8 @@ def test_parquet_is_read_in_both_layouts(tmp_path):
     lines = pa.table({"_op": ["INSERT", "REMOVE"], "_event_time": ["2026-11-01T00:00:03.000001+00:00"] * 2,
                       "_expired": [False, True], "pk": ["a", "b"], "n": [Decimal("1.5"), None]})  # fmt: skip
     pq.write_table(lines, tmp_path / "lines.parquet")
-    found = ddbio.read_changes(tmp_path, keys="pk").to_pylist()
-    assert [(*each, row["_expired"]) for each, row in zip(values(found), found, strict=True)] == [
+    rows = ddbio.read_changes(tmp_path, keys="pk").to_pylist()
+    assert [(*value, row["_expired"]) for value, row in zip(values(rows), rows, strict=True)] == [
         ("INSERT", "a", Decimal("1.5"), False),
         ("REMOVE", "b", None, True),
     ]
@@ -153,8 +153,8 @@ def test_parquet_is_read_in_both_layouts(tmp_path):
 def test_times_choose_changes_whatever_folders_are_called(tmp_path, folder):
     """Changes are taken by their own times; a folder may be named by a partition key, or lie in another time zone."""
     put(tmp_path, f"{folder}object", joined(change("a", 1), change("b", 2), change("c", 3)))
-    found = ddbio.read_changes(tmp_path, since="2026-11-01T00:00:03.000002Z", until="2026-11-01T00:00:03.000003Z")
-    assert values(found.to_pylist()) == [("MODIFY", "b", 2)]
+    rows = ddbio.read_changes(tmp_path, since="2026-11-01T00:00:03.000002Z", until="2026-11-01T00:00:03.000003Z")
+    assert values(rows.to_pylist()) == [("MODIFY", "b", 2)]
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_objects_of_s3_that_were_written_before_are_not_read(tmp_path, uri, hour
     """S3 says when an object was written, and a change is not made later; the dates of local files mean nothing."""
     put(tmp_path, "object", joined(change("a", 1)))
     since = datetime(2026, 11, 1, tzinfo=UTC)
-    found = DeliveredObjects(ChangesReadOptions(source=str(tmp_path)))
-    written = dataclasses.replace(found.objects[0], modified_at=(since + timedelta(hours=hours)).timestamp())
+    actual = DeliveredObjects(ChangesReadOptions(source=str(tmp_path)))
+    written = dataclasses.replace(actual.objects[0], modified_at=(since + timedelta(hours=hours)).timestamp())
     assert may_have_changes(uri, written, since) is is_read
 
 
@@ -178,9 +178,9 @@ def test_what_is_no_change_goes_to_the_error_prefix(tmp_path):
     with pytest.raises(DecodeError, match="one: 2 of its records are not changes"):
         ddbio.read_changes(tmp_path / "in")
     for _ in range(2):
-        found = ddbio.read_changes(tmp_path / "in", reject_to=str(tmp_path / "errors"))
-        assert values(found.to_pylist())[-1] == ("MODIFY", "b", 2)
-    (kept,) = (each for each in (tmp_path / "errors/processing-failed").rglob("*") if each.is_file())
+        rows = ddbio.read_changes(tmp_path / "in", reject_to=str(tmp_path / "errors"))
+        assert values(rows.to_pylist())[-1] == ("MODIFY", "b", 2)
+    (kept,) = (path for path in (tmp_path / "errors/processing-failed").rglob("*") if path.is_file())
     lines = [json.loads(line) for line in kept.read_bytes().splitlines()]
     assert {"attemptsMade", "arrivalTimestamp", "errorCode", "errorMessage", "rawData"} <= lines[0].keys()
     assert base64.b64decode(lines[-1]["rawData"]) == b'{"Item":{}}'
@@ -219,7 +219,7 @@ def test_a_replay_puts_each_object_through_once(tmp_path):
     put(source, f"processing-failed/{HOUR}/b", failed(joined(change("c", 3))) + failed(b"no change", attemptsMade=2))
     report = ddbio.replay(source, log, reject_to=str(tmp_path / "still"))
     assert (report.objects, report.records, report.rejected) == (1, 1, 1)
-    (kept,) = (each for each in (tmp_path / "still/processing-failed").rglob("*") if each.is_file())
+    (kept,) = (path for path in (tmp_path / "still/processing-failed").rglob("*") if path.is_file())
     assert json.loads(kept.read_bytes())["attemptsMade"] == 3
     assert len(rows_of(log)) == 3
 
@@ -229,7 +229,7 @@ def test_a_replay_that_is_cut_off_writes_the_same_files(tmp_path):
     source, log = tmp_path / "errors", tmp_path / "log"
     put(source, "a", failed(joined(change("a", 1))))
     ddbio.replay(source, log)
-    (note,) = (each for each in log.glob("_ddbio/*.replay/*.json") if each.stem != "columns")
+    (note,) = (path for path in log.glob("_ddbio/*.replay/*.json") if path.stem != "columns")
     note.unlink()
     assert ddbio.replay(source, log).records == 1
     assert len(rows_of(log)) == 1
@@ -268,10 +268,10 @@ def test_what_is_written_is_read_back(tmp_path, records):
         [reply, joined(change("c", 3)) + b"no change"], tmp_path, prefix=prefix, records=records, buffer_bytes=1024
     )
     assert (report.records, report.rejected, report.files) == (3, 1, 2)
-    (good,) = (each for each in (tmp_path / "log").rglob("*.gz"))
+    (good,) = (path for path in (tmp_path / "log").rglob("*.gz"))
     assert good.parent.name == "year=2026" if records == "lines" else good.name.startswith("ddbio-1-20")
-    found = ddbio.read_changes(tmp_path / "log", keys="pk")
-    assert values(found.to_pylist()) == [("MODIFY", "a", 1), ("MODIFY", "b", 2), ("MODIFY", "c", 3)]
+    rows = ddbio.read_changes(tmp_path / "log", keys="pk")
+    assert values(rows.to_pylist()) == [("MODIFY", "a", 1), ("MODIFY", "b", 2), ("MODIFY", "c", 3)]
     (bad,) = (tmp_path / "processing-failed").rglob("*.gz")
     assert b"rawData" in gzip.decompress(bad.read_bytes())
     for wrong in ("!{timestamp:QQ}/", "!{unknown:x}/", "!{timestamp"):
@@ -282,11 +282,11 @@ def test_what_is_written_is_read_back(tmp_path, records):
 def test_all_of_several_answers_is_written(tmp_path):
     """A text may have one answer of GetRecords behind the other, and lines that are none."""
     answers = [{"Records": [change("a", 1)], "NextShardIterator": "x"}, {"NextShardIterator": "y"}, {"Records": []}]
-    text = b"\n".join(json.dumps(each).encode() for each in [*answers, {"Records": [change("b", 2)]}])
+    text = b"\n".join(json.dumps(value).encode() for value in [*answers, {"Records": [change("b", 2)]}])
     report = ddbio.write_changes([text + b"\nno change\n" + joined(change("c", 3))], tmp_path, prefix="log/")
     assert (report.records, report.rejected) == (3, 1)
-    found = ddbio.read_changes(tmp_path / "log", keys="pk")
-    assert values(found.to_pylist()) == [("MODIFY", "a", 1), ("MODIFY", "b", 2), ("MODIFY", "c", 3)]
+    rows = ddbio.read_changes(tmp_path / "log", keys="pk")
+    assert values(rows.to_pylist()) == [("MODIFY", "a", 1), ("MODIFY", "b", 2), ("MODIFY", "c", 3)]
 
 
 def test_records_that_came_twice_are_read_once(tmp_path):
@@ -299,9 +299,9 @@ def test_records_that_came_twice_are_read_once(tmp_path):
 @pytest.mark.parametrize("records", ["lines", "raw"])
 def test_parts_of_a_text_are_written_as_the_whole_is(tmp_path, monkeypatch, records):
     """Records that came in an earlier part, odd ones, and what is none: only their part is read one by one."""
-    found = [joined(change(f"k{number}", number)) for number in range(60)]
-    found[20] = found[20].replace(b'"eventID":', b'"eventID" : ')
-    text = b"\n".join([*found[:30], b"no change", *found[30:], found[3], joined(change("_op", 70)), found[20]])
+    actual = [joined(change(f"k{number}", number)) for number in range(60)]
+    actual[20] = actual[20].replace(b'"eventID":', b'"eventID" : ')
+    text = b"\n".join([*actual[:30], b"no change", *actual[30:], actual[3], joined(change("_op", 70)), actual[20]])
     reports, read = [], []
     for way, part_bytes in (("whole", 1 << 20), ("parts", 1500)):
         monkeypatch.setattr(delivery, "text_parts", functools.partial(text_parts, part_bytes=part_bytes))
@@ -309,7 +309,7 @@ def test_parts_of_a_text_are_written_as_the_whole_is(tmp_path, monkeypatch, reco
         (good,) = (tmp_path / way / "log").rglob("*.gz")
         read.append(gzip.decompress(good.read_bytes()))
     assert len(list(text_parts(text, 1500))) > 5
-    assert [(each.records, each.rejected) for each in reports] == [(61, 1)] * 2
+    assert [(report.records, report.rejected) for report in reports] == [(61, 1)] * 2
     assert read[0] == read[1]
 
 
@@ -318,13 +318,13 @@ def test_parts_of_a_text_are_written_as_the_whole_is(tmp_path, monkeypatch, reco
 def test_many_lines_go_to_the_objects_that_single_ones_go_to(tmp_path, prefix, buffer_bytes):
     """A text of records alone is printed by the loops; something else in it, and each is printed by itself."""
     hours = [number // 7 % 3 for number in range(100)]
-    found = [change(f"k{number}", number) for number in range(100)]
-    for each, hour in zip(found, hours, strict=True):
-        each["dynamodb"]["ApproximateCreationDateTime"] += hour * 3_600_000_000
+    actual = [change(f"k{number}", number) for number in range(100)]
+    for value, hour in zip(actual, hours, strict=True):
+        value["dynamodb"]["ApproximateCreationDateTime"] += hour * 3_600_000_000
     options = {"prefix": prefix, "buffer_bytes": buffer_bytes}
-    quick = ddbio.write_changes([joined(*found[:40]), joined(*found[40:])], tmp_path / "quick", **options)
+    quick = ddbio.write_changes([joined(*actual[:40]), joined(*actual[40:])], tmp_path / "quick", **options)
     # A blank that the service does not send.
-    slow = [joined(*part).replace(b'"eventID":', b'"eventID" : ') for part in (found[:40], found[40:])]
+    slow = [joined(*part).replace(b'"eventID":', b'"eventID" : ') for part in (actual[:40], actual[40:])]
     assert ddbio.write_changes(slow, tmp_path / "slow", **options).files == quick.files
     objects = [
         sorted((path.parent.name, gzip.decompress(path.read_bytes())) for path in (tmp_path / way).rglob("*.gz"))
@@ -367,7 +367,7 @@ def test_changes_are_ordered_by_their_own_version(tmp_path, objects, last):
         os.utime(tmp_path / f"o{number}", (1793491300, 1793491300))
     rows = in_order(ddbio.read_changes(tmp_path))
     assert len(set(rows.column("_sequence").to_pylist())) == rows.num_rows
-    (row,) = (each for each in last_of_each(rows, ["pk"]).to_pylist() if each["pk"] in {"a", 7})
+    (row,) = (row for row in last_of_each(rows, ["pk"]).to_pylist() if row["pk"] in {"a", 7})
     assert row["n"] == last
 
 
@@ -400,16 +400,16 @@ OTHERS = {
 
 @pytest.mark.parametrize("place", ["one object", "two objects", "failed"])
 @pytest.mark.parametrize("kind", OTHERS)
-def test_changes_of_another_table_are_never_mixed_in(tmp_path, kind, place):
+def test_changes_of_another_table_are_never_mixed_in(tmp_path, kind, layout):
     """Without an option they are refused, with one they are counted."""
     own, other = joined(of_table("orders", "a", 1)), joined(OTHERS[kind])
     if kind == "blanks":
         other = json.dumps(OTHERS[kind]).encode()
-    if place == "two objects":
+    if layout == "two objects":
         put(tmp_path, "in/o1", own)
         put(tmp_path, "in/o2", other)
     else:
-        put(tmp_path, "in/o", failed(own + other) if place == "failed" else own + other)
+        put(tmp_path, "in/o", failed(own + other) if layout == "failed" else own + other)
     log, source = tmp_path / "log", tmp_path / "in"
     with pytest.raises(OptionError, match="'orders' and 'users': choose one with source_table"):
         ddbio.replay(source, log)
@@ -419,7 +419,7 @@ def test_changes_of_another_table_are_never_mixed_in(tmp_path, kind, place):
     assert values(rows_of(log)) == [("MODIFY", "a", 1)]
     with pytest.raises(OptionError, match="started with the changes of 'orders', not of 'users'"):
         ddbio.replay(source, log, source_table="users")
-    if place == "failed":
+    if layout == "failed":
         return
     with pytest.raises(OptionError, match="choose one with table"):
         ddbio.read_changes(source)
@@ -517,9 +517,9 @@ def converted(image, at):
 )
 def test_rows_of_any_types_of_glue_are_records(image, at):
     """Images as maps, structs and texts; times as times, numbers and texts."""
-    found = DeliveredReader().read_rows(converted(image, at))
-    assert not found.failures
-    (record,) = map(json.loads, found.changes)
+    actual = DeliveredReader().read_rows(converted(image, at))
+    assert not actual.failures
+    (record,) = map(json.loads, actual.changes)
     assert record["dynamodb"]["NewImage"] == JSON
     assert record["dynamodb"]["Keys"] == {"pk": {"S": "a"}}
     times = {1793491203123000: "MICROSECOND", 1793491203123: None}

@@ -37,8 +37,8 @@ def clients(fake):
     """Return clients of the fake, for tables and for data streams."""
     connected = [boto3.client(name, endpoint_url=fake.endpoint_url) for name in ("dynamodb", "kinesis")]
     yield connected
-    for each in connected:
-        each.close()
+    for client in connected:
+        client.close()
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def table(fake, clients):
 
 def numbers(folder):
     """Return the numbers that the log has, in their order."""
-    files = [str(each) for each in folder.rglob("*.parquet")]
+    files = [str(path) for path in folder.rglob("*.parquet")]
     return sorted(ds.dataset(files).to_table(columns=["n"]).column("n").to_pylist()) if files else []
 
 
@@ -92,7 +92,9 @@ def test_each_change_is_logged_once(fake, clients, table, tmp_path):
     finally:
         stop.set()
         thread.join()
-    assert [each["ConsumerName"] for each in kinesis.list_stream_consumers(StreamARN=arn)["Consumers"]] == ["one"]
+    assert [consumer["ConsumerName"] for consumer in kinesis.list_stream_consumers(StreamARN=arn)["Consumers"]] == [
+        "one"
+    ]
     put(80, 90)
     # Another subscription is refused for five seconds.
     report = ddbio.capture(**wanted, available_now=True, endpoint_url=fake.endpoint_url)
@@ -121,7 +123,7 @@ def test_who_is_taken_over_subscribes_again(fake, clients, table):
             time.sleep(0.01)
 
     try:
-        at = {each.shard_id: source.iterator(each, HORIZON) for each in source.shards()}
+        at = {shard.shard_id: source.iterator(shard, HORIZON) for shard in source.shards()}
         read(lambda: b"".join(bodies).count(b'"Data"') < 10)
         consumer = kinesis.list_stream_consumers(StreamARN=arn)["Consumers"][0]["ConsumerARN"]
         shard = min(at)

@@ -83,7 +83,7 @@ def gap(fake, client, tmp_path):
 def state(folder):
     """Return what the log derives to: the last row of each item wins."""
     rows = ds.dataset(folder, exclude_invalid_files=False, ignore_prefixes=["_"])
-    fragments = [pq.ParquetFile(each).read() for each in rows.files]
+    fragments = [pq.ParquetFile(file).read() for file in rows.files]
     last = last_of_each(in_order(pa.concat_tables(fragments, promote_options="permissive")), ["pk"]).to_pylist()
     return {row["pk"]: row["n"] for row in last if row["_op"] != "REMOVE"}
 
@@ -123,7 +123,7 @@ def test_a_gap_is_healed_by_an_export(fake, client, gap, where):
     ddbio.capture(table, dest, **run)
     assert state(dest) == {"a": 7, "c": 3, "d": 1}
     assert ddbio.verify_capture(dest).is_whole
-    assert [each.batches for each in ddbio.capture_status(dest, offline=True)] == [3]
+    assert [value.batches for value in ddbio.capture_status(dest, offline=True)] == [3]
     ddbio.compact(dest)
     assert state(dest) == {"a": 7, "c": 3, "d": 1}
     assert ddbio.verify_capture(dest).is_whole

@@ -47,9 +47,9 @@ class KillingStore(LocalStore):
     def put_if_absent(self, path, data):
         """Write an object if there is none."""
         self._step()
-        found = super().put_if_absent(path, data)
+        actual = super().put_if_absent(path, data)
         self._step()
-        return found
+        return actual
 
     def _step(self):
         if self.random.random() < self.kill:
@@ -131,12 +131,12 @@ class World:
     def heal(self, kill):
         """Heal the log."""
         states = captures_in(self.store)
-        found = find_gaps(states)
+        log_gaps = find_gaps(states)
         options = CaptureHealOptions(table="tab", dest=str(self.folder), from_export=(str(self.export),))
         self.store.random, self.store.kill = self.random, kill
         try:
-            for gap in found.gaps:
-                heal_gap(options, self.store, gap, found.written_at, self.look)
+            for gap in log_gaps.gaps:
+                heal_gap(options, self.store, gap, log_gaps.written_at, self.look)
         finally:
             self.store.kill = 0.0
             # This process lives on: nobody else would take its claim for that of a dead one.
@@ -156,7 +156,7 @@ class World:
     def rows(self):
         """Return the rows of the log."""
         files = sorted((self.folder / "log").glob("year=*/**/*.parquet"))
-        return pa.concat_tables([pq.ParquetFile(each).read() for each in files], promote_options="permissive")
+        return pa.concat_tables([pq.ParquetFile(file).read() for file in files], promote_options="permissive")
 
 
 def images(key, old, new):
@@ -169,9 +169,9 @@ def images(key, old, new):
 def test_a_killed_heal_is_gone_on_with(seeds, tmp_path):
     """Kills at every step while the log grows: nothing twice, and the log leads to the table."""
     for seed in seeds(15, 200):
-        place = tmp_path / str(seed)
-        place.mkdir()
-        world = World(seed, place)
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        world = World(seed, folder)
         for _ in range(4):
             try:
                 world.heal(0.08)

@@ -67,8 +67,8 @@ class World:
                       "Keys": {"pk": {"S": key}}, "SequenceNumber": str(sequence), **images(key, old, new)}  # fmt: skip
             kind = "REMOVE" if new is None else "INSERT" if old is None else "MODIFY"
             texts.append(json.dumps({"eventName": kind, "dynamodb": change}))
-        found = LOG.decode_records("\n".join(texts).encode()) if texts else None
-        return LOG.schema.empty_table() if found is None else pa.Table.from_batches([found.rows])
+        actual = LOG.decode_records("\n".join(texts).encode()) if texts else None
+        return LOG.schema.empty_table() if actual is None else pa.Table.from_batches([actual.rows])
 
     def export(self, start, end):
         """Return the rows of an incremental export."""
@@ -82,8 +82,8 @@ class World:
                 continue
             lines.append(json.dumps({"Metadata": {"WriteTimestampMicros": {"N": str(int(at * 1e6))}},
                                      "Keys": {"pk": {"S": key}}, **images(key, old, new)}))  # fmt: skip
-        found = EXPORT.decode_lines("\n".join(lines).encode()) if lines else None
-        return EXPORT.schema.empty_table() if found is None else pa.Table.from_batches([found.rows])
+        actual = EXPORT.decode_lines("\n".join(lines).encode()) if lines else None
+        return EXPORT.schema.empty_table() if actual is None else pa.Table.from_batches([actual.rows])
 
 
 def images(key, old, new):
@@ -101,8 +101,8 @@ def state_of(rows):
 def heal(world, parts, since, until, *, is_known):
     """Return the rows that heal the gap between two parts of a log."""
     windows = heal_windows(datetime.fromtimestamp(since, UTC), datetime.fromtimestamp(until, UTC))
-    exports = [world.export(each.start.timestamp(), each.end.timestamp()) for each in windows]
-    keys = [ExportedKeys.of([(key_digests(each, KEYS), image_digests(each, ATTRIBUTES))]) for each in exports]
+    exports = [world.export(value.start.timestamp(), value.end.timestamp()) for value in windows]
+    keys = [ExportedKeys.of([(key_digests(export, KEYS), image_digests(export, ATTRIBUTES))]) for export in exports]
     state = LogState(KEYS, ATTRIBUTES, windows[0].start.timestamp(), windows[-1].end.timestamp(), keys)
     for rows, is_after in zip(parts, (False, True), strict=True):
         state.add(rows, is_after=is_after if is_known else None)
@@ -114,8 +114,8 @@ def heal(world, parts, since, until, *, is_known):
                         "Keys": {"pk": {"S": key}}, **images(key, None, world.table.get(key))})
             for key in unsettled.keys.column("pk").to_pylist()
         ]  # fmt: skip
-        found = pa.Table.from_batches([EXPORT.decode_lines("\n".join(lines).encode()).rows])
-        healed.append(unsettled.rows(found, key_digests(found, KEYS), image_digests(found, ATTRIBUTES)))
+        actual = pa.Table.from_batches([EXPORT.decode_lines("\n".join(lines).encode()).rows])
+        healed.append(unsettled.rows(actual, key_digests(actual, KEYS), image_digests(actual, ATTRIBUTES)))
     return pa.concat_tables(healed, promote_options="permissive")
 
 
@@ -140,12 +140,12 @@ def test_a_healed_log_derives_to_the_table(elides, seeds):
         # Some of the newest are captured later.
         late = world.random.randint(lost, len(world.writes))
         parts = [world.records(world.writes[:captured]), world.records(world.writes[lost:late])]
-        rest = world.records(world.writes[late:])
+        others = world.records(world.writes[late:])
         is_known = world.random.random() < 0.7
         rows = heal(world, parts, since, until, is_known=is_known)
-        whole = pa.concat_tables([*parts, rest, rows.drop_columns(["_healed_by"])], promote_options="permissive")
-        wrong += state_of(pa.concat_tables([*parts, rest])) != world.table
-        assert state_of(whole) == world.table, (seed, is_known)
+        full = pa.concat_tables([*parts, others, rows.drop_columns(["_healed_by"])], promote_options="permissive")
+        wrong += state_of(pa.concat_tables([*parts, others])) != world.table
+        assert state_of(full) == world.table, (seed, is_known)
     assert wrong > 50
 
 
@@ -168,12 +168,12 @@ def test_operations_follow_what_the_log_had():
                     (base + 5000, 203, "d", 1, 2), (base + 5000, 204, "e", 1, None)]  # fmt: skip
     parts = [world.records(world.writes[:3]), world.records([])]
     rows = heal(world, parts, base + 2, base + 6000, is_known=True).sort_by("pk")
-    found = {row["pk"]: (row["_op"], row["_sequence"], row["n"]) for row in rows.to_pylist()}
+    healed = {row["pk"]: (row["_op"], row["_sequence"], row["n"]) for row in rows.to_pylist()}
     new = 10**12
-    assert found["a"] == ("MODIFY", "101", 2)
-    assert found["b"] == ("INSERT", "103", 2)
-    assert {pk: found[pk][0] for pk in "cde"} == {"c": "INSERT", "d": "MODIFY", "e": "REMOVE"}
-    assert all(int(found[pk][1]) > new for pk in "cde")
+    assert healed["a"] == ("MODIFY", "101", 2)
+    assert healed["b"] == ("INSERT", "103", 2)
+    assert {pk: healed[pk][0] for pk in "cde"} == {"c": "INSERT", "d": "MODIFY", "e": "REMOVE"}
+    assert all(int(healed[pk][1]) > new for pk in "cde")
     assert set(rows.column("_healed_by").to_pylist()) == {"export"}
     assert np.all(np.diff(rows.column("_event_time").cast(pa.int64()).to_numpy()) == 0)
 
@@ -188,19 +188,19 @@ def array_of(digests):
 
 
 @given(st.lists(DIGESTS, unique=True, max_size=9), st.lists(DIGESTS, max_size=9))
-def test_digests_are_found_among_those_that_begin_alike(known, wanted):
+def test_digests_are_found_among_those_that_begin_alike(digests, wanted):
     """Each is found where it is, and nothing else is."""
-    ordered = sorted(known)
-    places, is_known = find_digests(array_of(wanted), array_of(ordered))
-    assert is_known.tolist() == [each in known for each in wanted]
-    assert [ordered[place] for place in places[is_known]] == [each for each in wanted if each in known]
+    ordered = sorted(digests)
+    indices, is_known = find_digests(array_of(wanted), array_of(ordered))
+    assert is_known.tolist() == [value in digests for value in wanted]
+    assert [ordered[index] for index in indices[is_known]] == [value for value in wanted if value in digests]
 
 
 @given(st.lists(DIGESTS, max_size=9))
 def test_the_digests_of_an_export_are_in_order(digests):
     """Each keeps its image; of equal ones the first is the first."""
-    images = [bytes([place + 1]) * 16 for place in range(len(digests))]
-    found = ExportedKeys.of([(array_of(digests), array_of(images))])
-    expected = sorted(zip(digests, images, strict=True), key=lambda each: each[0])
-    assert found.keys.tolist() == [each.rstrip(b"\0") for each, _ in expected]
-    assert found.images.tolist() == [each for _, each in expected]
+    images = [bytes([index + 1]) * 16 for index in range(len(digests))]
+    actual = ExportedKeys.of([(array_of(digests), array_of(images))])
+    expected = sorted(zip(digests, images, strict=True), key=lambda value: value[0])
+    assert actual.keys.tolist() == [value.rstrip(b"\0") for value, _ in expected]
+    assert actual.images.tolist() == [value for _, value in expected]

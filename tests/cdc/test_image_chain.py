@@ -18,9 +18,9 @@ def test_a_chain_is_found_in_any_order():
     """Shuffled changes of an item that never has a state twice come in their order."""
     random = Random(1)
     for length in range(1, 20):
-        chain = [(str(place), str(place + 1)) for place in range(length)]
+        chain = [(str(index), str(index + 1)) for index in range(length)]
         shuffled = random.sample(chain, length)
-        assert [shuffled[place] for place in chain_order(shuffled)] == chain
+        assert [shuffled[index] for index in chain_order(shuffled)] == chain
 
 
 def test_a_chain_with_circles_uses_each_change_once():
@@ -28,15 +28,15 @@ def test_a_chain_with_circles_uses_each_change_once():
     random = Random(2)
     for _ in range(300):
         states = [str(random.randrange(4)) for _ in range(random.randint(2, 12))]
-        chain = [each for each in itertools.pairwise(states) if each[0] != each[1]]
+        chain = [value for value in itertools.pairwise(states) if value[0] != value[1]]
         if not chain:
             continue
         shuffled = random.sample(chain, len(chain))
-        found = [shuffled[place] for place in chain_order(shuffled)]
-        assert sorted(found) == sorted(chain)
-        assert all(one[1] == two[0] for one, two in itertools.pairwise(found))
+        actual = [shuffled[index] for index in chain_order(shuffled)]
+        assert sorted(actual) == sorted(chain)
+        assert all(one[1] == two[0] for one, two in itertools.pairwise(actual))
         if chain[0][0] != chain[-1][1]:
-            assert (found[0][0], found[-1][1]) == (chain[0][0], chain[-1][1])
+            assert (actual[0][0], actual[-1][1]) == (chain[0][0], chain[-1][1])
 
 
 def test_changes_without_a_chain_keep_their_order():
@@ -58,13 +58,13 @@ def test_numbers_order_the_changes_of_an_item():
     changes = [change(same, two), change(None, one), change(two, None), change(None, two), change(two, None)]
     times = pa.array([5, 5, 7, 9, 9], pa.timestamp("us", "UTC"))
     rows = pa.table({"_event_time": times, "pk": ["a"] * 5})
-    found = sequences_of(rows, lambda row: changes[row], ["pk"], 3).to_pylist()
-    assert found[1] == "0000000000000005000000000003000000"
-    assert sorted(range(5), key=lambda place: found[place]) == [1, 0, 2, 3, 4]
+    numbers = sequences_of(rows, lambda row: changes[row], ["pk"], 3).to_pylist()
+    assert numbers[1] == "0000000000000005000000000003000000"
+    assert sorted(range(5), key=lambda index: numbers[index]) == [1, 0, 2, 3, 4]
     # What was there before tells that the item came again first.
     changes[3:] = changes[4], changes[3]
-    found = sequences_of(rows, lambda row: changes[row], ["pk"], 3).to_pylist()
-    assert sorted(range(5), key=lambda place: found[place]) == [1, 0, 2, 4, 3]
+    numbers = sequences_of(rows, lambda row: changes[row], ["pk"], 3).to_pylist()
+    assert sorted(range(5), key=lambda index: numbers[index]) == [1, 0, 2, 4, 3]
 
 
 SETTINGS = [
@@ -93,7 +93,7 @@ def test_ties_of_hot_items_are_put_in_order(tag, arrow, keys, each_time, by_rank
             changed.append((number // each_time, key, state[key], new))
             state[key] = new
         changes += changed
-    shuffled = sorted(random.sample(changes, len(changes)), key=lambda each: each[0])
+    shuffled = sorted(random.sample(changes, len(changes)), key=lambda value: value[0])
     for _, key, old, new in shuffled:
         own = {"k": {tag: key}}
         images = {name: {**own, "n": {"N": str(n)}} for name, n in (("OldImage", old), ("NewImage", new)) if n >= 0}
@@ -101,7 +101,7 @@ def test_ties_of_hot_items_are_put_in_order(tag, arrow, keys, each_time, by_rank
     items = [json.dumps({"Item": record["Keys"]}) for record in records]
     schema = pa.schema([pa.field("k", arrow), pa.field("v", pa.int64())])
     rows = pa.Table.from_batches([ddbio.from_dynamodb_json("\n".join(items).encode(), schema)])
-    times = pa.array([1_000 * (1 + each[0]) for each in shuffled], pa.timestamp("us", "UTC"))
+    times = pa.array([1_000 * (1 + value[0]) for value in shuffled], pa.timestamp("us", "UTC"))
     rows = rows.append_column("_event_time", times)
     numbers = sequences_of(rows, records.__getitem__, ["k"], 1, by_rank=by_rank).to_pylist()
     for key in keys:

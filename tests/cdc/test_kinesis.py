@@ -31,8 +31,8 @@ def clients(fake):
     """Return clients of the fake, for tables and for data streams."""
     connected = [boto3.client(name, endpoint_url=fake.endpoint_url) for name in ("dynamodb", "kinesis")]
     yield connected
-    for each in connected:
-        each.close()
+    for client in connected:
+        client.close()
 
 
 @pytest.fixture

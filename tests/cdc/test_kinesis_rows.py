@@ -66,15 +66,15 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("index", [0, 1, 2])
 @pytest.mark.parametrize("kind", FOREIGN)
-def test_what_is_no_change_of_the_table_is_counted(kind, place):
+def test_what_is_no_change_of_the_table_is_counted(kind, index):
     """Wherever it lies; the position goes on behind it."""
     texts = [text_of(change("a")), text_of(change("b"))]
-    texts.insert(place, FOREIGN[kind])
-    found = decoded(*texts)
-    assert found.rows.column("pk").to_pylist() == ["a", "b"]
-    assert (found.foreign, found.to, len(found.texts)) == (1, "102", 2)
+    texts.insert(index, FOREIGN[kind])
+    actual = decoded(*texts)
+    assert actual.rows.column("pk").to_pylist() == ["a", "b"]
+    assert (actual.foreign, actual.to, len(actual.texts)) == (1, "102", 2)
     alone = decoded(FOREIGN[kind])
     assert (alone.rows.num_rows, alone.foreign, alone.to) == (0, 1, "100")
 
@@ -83,9 +83,9 @@ def test_what_is_no_change_of_the_table_is_counted(kind, place):
 @pytest.mark.parametrize("prefix", [b"", b" ", b"\n"])
 def test_blanks_hide_no_change(options, prefix):
     """A record may be printed in any way."""
-    found = decoded(prefix + text_of(change("a"), **options), text_of(change("b")))
-    assert found.rows.column("pk").to_pylist() == ["a", "b"]
-    assert found.foreign == 0
+    actual = decoded(prefix + text_of(change("a"), **options), text_of(change("b")))
+    assert actual.rows.column("pk").to_pylist() == ["a", "b"]
+    assert actual.foreign == 0
 
 
 @pytest.mark.parametrize("more", [{"eventID": None}, {"eventName": None}, {"dynamodb": {}}])

@@ -49,7 +49,7 @@ class KinesisWorld(World):
         self.table.store.listeners["truth"] = self._note
 
     def _note(self, _, old, new):
-        before, after = (None if each is None else json.loads(each.json) for each in (old, new))
+        before, after = (None if value is None else json.loads(value.json) for value in (old, new))
         if before != after:
             item = after or before
             state = None if after is None else int(after["n"]["N"])
@@ -60,7 +60,7 @@ class KinesisWorld(World):
         """Let happen what happens between two steps of a capture."""
         super().step()
         if not self.is_quiet and self._draws("reshard") and len(self.data.shards) < MOST_SHARDS:
-            shards = sorted(self.data.open_shards(), key=lambda each: each.hashes)
+            shards = sorted(self.data.open_shards(), key=lambda value: value.hashes)
             at = self.random.randrange(len(shards))
             if len(shards) < MOST_OPEN:
                 self.data.split(shards[at], sum(shards[at].hashes) // 2)
@@ -78,13 +78,13 @@ class KinesisWorld(World):
 
     def rows(self):
         """Return the rows of the log, by their numbers."""
-        found = [
+        actual = [
             row
             for path, data in self.objects.items()
             if path.endswith(".parquet")
             for row in pq.read_table(io.BytesIO(data)).to_pylist()
         ]
-        return sorted(found, key=lambda row: row["_sequence"])
+        return sorted(actual, key=lambda row: row["_sequence"])
 
 
 class VirtualKinesis(VirtualSource):
@@ -144,17 +144,17 @@ def check(world, seed):
     rows = world.rows()
     assert len({row["_event_id"] for row in rows}) == len(rows), seed
     micros = {row["_event_id"]: int(row["_sequence"][:16]) for row in rows}
-    found = [(row["pk"], micros[row["_event_id"]], row.get("n")) for row in rows]
-    assert sorted(map(str, found)) == sorted(map(str, world.truth)), seed
+    actual = [(row["pk"], micros[row["_event_id"]], row.get("n")) for row in rows]
+    assert sorted(map(str, actual)) == sorted(map(str, world.truth)), seed
     last, batches = {}, defaultdict(set)
-    for row, change in zip(rows, found, strict=True):
+    for row, change in zip(rows, actual, strict=True):
         last[change[:2]] = change[2]
         batches[change[:2]].add(row["_sequence"][16:28])
     expected = {change[:2]: change[2] for change in world.truth}
     # Images do not tell the order of changes that led back to where they began, nor of those in another batch.
-    told = {group for group, state in expected.items() if state != world.begun[group]}
-    whole = {group for group, numbers in batches.items() if len(numbers) == 1} & told
-    assert {group: last[group] for group in whole} == {group: expected[group] for group in whole}, seed
+    moved = {group for group, state in expected.items() if state != world.begun[group]}
+    in_one_batch = {group for group, numbers in batches.items() if len(numbers) == 1} & moved
+    assert {group: last[group] for group in in_one_batch} == {group: expected[group] for group in in_one_batch}, seed
 
 
 @pytest.mark.timeout(3600)

@@ -58,9 +58,9 @@ def test_every_change_is_logged_once(seeds):
     for seed in seeds(50, 350):
         kinds = ({"kill": 0.05, "split": 0.04}, {"kill": 0.03, "overtake": 0.04, "split": 0.04})
         world = run(seed, **kinds[seed % 2])
-        found, count = world.captured()
-        assert found == world.expected(), seed
-        assert count == len(found), seed
+        logged, count = world.captured()
+        assert logged == world.expected(), seed
+        assert count == len(logged), seed
 
 
 class TimedStore(MemoryStore):
@@ -82,8 +82,8 @@ class TimedStore(MemoryStore):
 
     def list(self, prefix=""):
         """Yield the objects with a prefix."""
-        for each in super().list(prefix):
-            yield StoredObject(each.path, each.size_bytes, "", self.written[each.path])
+        for value in super().list(prefix):
+            yield StoredObject(value.path, value.size_bytes, "", self.written[value.path])
 
     def delete(self, paths):
         """Remove objects."""
@@ -161,8 +161,8 @@ def table(fake):
 
 def log_of(folder):
     """Return the numbers that the log has, in their order."""
-    found = ds.dataset(folder, partitioning="hive", ignore_prefixes=["_"]).to_table(columns=["n"])
-    return sorted(found.column("n").to_pylist())
+    rows = ds.dataset(folder, partitioning="hive", ignore_prefixes=["_"]).to_table(columns=["n"])
+    return sorted(rows.column("n").to_pylist())
 
 
 def test_a_killed_process_is_taken_over(fake, table, tmp_path):
@@ -176,7 +176,7 @@ def test_a_killed_process_is_taken_over(fake, table, tmp_path):
     try:
         deadline, number = time.monotonic() + SECONDS, 40
         while time.monotonic() < deadline:
-            members = [each for each in state.listed() if each.startswith("member-")]
+            members = [value for value in state.listed() if value.startswith("member-")]
             parts = {path.name.rpartition("-")[0] for path in tmp_path.rglob("*.parquet")}
             if len(members) == 2 and len(parts) >= 2:
                 break
@@ -189,9 +189,9 @@ def test_a_killed_process_is_taken_over(fake, table, tmp_path):
             client.put_item(TableName=name, Item={"pk": {"S": str(number)}, "n": {"N": str(number)}})
             number += 1
     finally:
-        for each in processes:
-            each.kill()
-            each.wait()
+        for value in processes:
+            value.kill()
+            value.wait()
     deadline = time.monotonic() + SECONDS
     while log_of(tmp_path) != [*range(number)] and time.monotonic() < deadline:
         ddbio.capture(name, tmp_path, leases=4, job_id="shared", available_now=True, endpoint_url=fake.endpoint_url)

@@ -98,8 +98,8 @@ class Table:
 
     def differs(self, lake):
         """Return how a lake table differs from the table."""
-        found = ddbio.verify(self.name, str(lake), **self.given)
-        return found.missing, found.extra, found.different
+        actual = ddbio.verify(self.name, str(lake), **self.given)
+        return actual.missing, actual.extra, actual.different
 
 
 @pytest.fixture
@@ -107,8 +107,8 @@ def make(fake):
     """Return what makes tables, whose clients are closed at the end."""
     with contextlib.ExitStack() as stack:
 
-        def made(**given):
-            table = Table(given.pop("fake", fake), **given)
+        def made(**options):
+            table = Table(options.pop("fake", fake), **options)
             stack.callback(table.client.close)
             return table
 
@@ -117,25 +117,25 @@ def make(fake):
 
 def folder_of(dest):
     """Return the names of all files of a log."""
-    return sorted(str(each.relative_to(dest)) for each in dest.rglob("*") if each.is_file())
+    return sorted(str(path.relative_to(dest)) for path in dest.rglob("*") if path.is_file())
 
 
 def numbers_of(dest):
     """Return the numbers of the changes of a log, in the order of their times."""
-    files = [each for each in dest.rglob("*.parquet") if "_ddbio" not in each.parts]
-    rows = [row for each in files for row in pq.ParquetFile(each).read().to_pylist()]
+    files = [path for path in dest.rglob("*.parquet") if "_ddbio" not in path.parts]
+    rows = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
     return sorted(row["n"] for row in rows if row["n"] is not None)
 
 
 def forget_new_records(dest):
     """Leave of a log what an older version has written: heads without records of streams."""
-    for each in dest.rglob("stream-*.json"):
-        each.unlink()
+    for path in dest.rglob("stream-*.json"):
+        path.unlink()
 
 
 def some(cases, commit):
     """Return cases of a test: the others run nightly, since most of a capture's time is waiting."""
-    return [each if each in commit else pytest.param(each, marks=pytest.mark.nightly) for each in cases]
+    return [case if case in commit else pytest.param(case, marks=pytest.mark.nightly) for case in cases]
 
 
 FOLLOWED = {
@@ -160,8 +160,8 @@ def test_a_stream_that_follows_another_is_read_behind_a_gap(case, make, request,
     options = dict(FOLLOWED[case])
     view, unread = options.pop("view", BOTH), options.pop("unread", True)
     legacy, hours = options.pop("legacy", False), options.pop("hours", 0)
-    given = {"fake": request.getfixturevalue("late")} if hours else {}
-    table = make(is_numeric=options.pop("is_numeric", False), **given)
+    table_options = {"fake": request.getfixturevalue("late")} if hours else {}
+    table = make(is_numeric=options.pop("is_numeric", False), **table_options)
     table.put("a", 1)
     table.capture(tmp_path, **options)
     table.put("b", 2)
@@ -195,9 +195,9 @@ def test_a_stream_that_follows_another_is_read_behind_a_gap(case, make, request,
     assert gap.since < gap.until
     assert old in gap.places[0]
     assert table.arn in gap.places[0]
-    found = open_log(store).lineages()
-    assert [each.stream for each in found] == [old, table.arn]
-    ids = {each.table_id for each in found} - {""}
+    lineages = open_log(store).lineages()
+    assert [lineage.stream for lineage in lineages] == [old, table.arn]
+    ids = {lineage.table_id for lineage in lineages} - {""}
     assert ids == {table.client.describe_table(TableName=table.name)["Table"]["TableId"]}
     audit = ddbio.verify_capture(str(tmp_path), images=False)
     assert (audit.missing, audit.wrong, audit.jumps, len(audit.gaps)) == ((), (), (), 1)
@@ -288,25 +288,25 @@ def test_the_newest_changes_of_replicas_win(path, make, other, tmp_path):
     """A log that goes from one replica to another, and back, has each of them as a lineage of its own."""
     one = make()
     two = make(fake=other, name=one.name)
-    places, log, lake = {"A": one, "B": two}, tmp_path / "log", tmp_path / "lake"
+    replicas, log, lake = {"A": one, "B": two}, tmp_path / "log", tmp_path / "lake"
     streams = list[str]()
-    for number, place in enumerate(path):
+    for number, region in enumerate(path):
         for table in (one, two):
             table.put("x", number)
             table.put(chr(ord("a") + number), number)
             if number:
                 table.delete(chr(ord("a") + number - 1))
-        report = places[place].capture(log)
+        report = replicas[region].capture(log)
         assert report.gaps == ()
         ddbio.apply(str(log), str(lake))
-        assert places[place].differs(lake) == (0, 0, 0)
-        streams += [places[place].arn] if not streams or streams[-1] != places[place].arn else []
-    found = open_log(LocalStore(log)).lineages()
-    assert [each.stream for each in found] == streams
-    assert len({each.name for each in found}) == len(streams)
+        assert replicas[region].differs(lake) == (0, 0, 0)
+        streams += [replicas[region].arn] if not streams or streams[-1] != replicas[region].arn else []
+    lineages = open_log(LocalStore(log)).lineages()
+    assert [lineage.stream for lineage in lineages] == streams
+    assert len({lineage.name for lineage in lineages}) == len(streams)
     states = ddbio.history(str(log), key="S:x").to_pylist()
     assert states[-1]["n"] == len(path) - 1
-    assert not [each for each in states if each["valid_to"] is not None and each["valid_to"] < each["valid_from"]]
+    assert not [state for state in states if state["valid_to"] is not None and state["valid_to"] < state["valid_from"]]
 
 
 def test_replicas_with_names_of_their_own_are_refused(make, other, tmp_path):
@@ -345,15 +345,15 @@ def test_a_log_that_an_older_version_has_forked_goes_on_as_one(make, other, tmp_
     two = make(fake=other, name=one.name)
     log, lake = tmp_path / "log", tmp_path / "lake"
     for number, table in enumerate((one, two)):
-        for each in (one, two):
-            each.put("x", number)
+        for value in (one, two):
+            value.put("x", number)
         table.capture(tmp_path / f"part-{number}")
         for path in folder_of(tmp_path / f"part-{number}"):
             (log / path).parent.mkdir(parents=True, exist_ok=True)
             (log / path).write_bytes((tmp_path / f"part-{number}" / path).read_bytes())
     forget_new_records(log)
-    for each in (one, two):
-        each.put("x", 2)
+    for value in (one, two):
+        value.put("x", 2)
     report = one.capture(log)
     assert (report.gaps, report.records) == ((), 2)
     ddbio.apply(str(log), str(lake))
@@ -494,11 +494,11 @@ IDENTITIES = [
 
 
 @pytest.mark.parametrize(
-    ("known", "found", "refusal"), [each[1:] for each in IDENTITIES], ids=[e[0] for e in IDENTITIES]
+    ("stored", "current", "refusal"), [case[1:] for case in IDENTITIES], ids=[e[0] for e in IDENTITIES]
 )
-def test_a_log_belongs_to_one_table(known, found, refusal):
-    """A table is known by its id, or by its ARN and the time at which it was made; a replica is the same table."""
-    check = lambda: require_table("log", stream(**found), [lineage(**known)], "orders")  # noqa: E731
+def test_a_log_belongs_to_one_table(stored, current, refusal):
+    """A table is stored by its id, or by its ARN and the time at which it was made; a replica is the same table."""
+    check = lambda: require_table("log", stream(**current), [lineage(**stored)], "orders")  # noqa: E731
     if refusal is None:
         check()
         return
@@ -521,8 +521,8 @@ GAPS = [
 @pytest.mark.parametrize(("last", "change", "is_known", "is_gap"), [e[1:] for e in GAPS], ids=[e[0] for e in GAPS])
 def test_what_is_missing_between_two_streams(last, change, is_known, is_gap):
     """A stream has what happened since it began, for a day; one of the same table began behind the other one."""
-    found = gap_between(lineage(**last), stream(), change, BEGAN_AT + 3600, is_known=is_known)
-    assert (found is not None) is is_gap
+    actual = gap_between(lineage(**last), stream(), change, BEGAN_AT + 3600, is_known=is_known)
+    assert (actual is not None) is is_gap
     assert gap_between(lineage(**last), stream(), change, BEGAN_AT + 90_000, is_known=False) is not None
 
 
@@ -547,9 +547,14 @@ def test_a_head_of_an_older_version_is_one_lineage(tmp_path):
     """A head alone says which stream was read; what heals a log belongs to the lineage that it names."""
     store = LocalStore(tmp_path)
     JobState(store, "old", "capture").begin({"stream": f"{arn_of()}/stream/1", "started_at": 5.0})
-    (found,) = lineages_of(JobState(store, "old", "capture"))
-    assert (found.number, found.table_arn, found.table_id, found.name) == (1, arn_of(), "", f"{arn_of()}/stream/1")
+    (lineage,) = lineages_of(JobState(store, "old", "capture"))
+    assert (lineage.number, lineage.table_arn, lineage.table_id, lineage.name) == (
+        1,
+        arn_of(),
+        "",
+        f"{arn_of()}/stream/1",
+    )
     JobState(store, "old_heal_1", "capture").begin({"heals": "old", "stream": "s", "lineage": "s#3"})
-    assert [each.name for each in lineages_of(JobState(store, "old_heal_1", "capture"))] == ["s#3"]
-    assert [each.name for each in open_log(store).lineages()] == [found.name, "s#3"]
+    assert [lineage.name for lineage in lineages_of(JobState(store, "old_heal_1", "capture"))] == ["s#3"]
+    assert [lineage.name for lineage in open_log(store).lineages()] == [lineage.name, "s#3"]
     assert lineages_of(JobState(store, "none", "capture")) == []

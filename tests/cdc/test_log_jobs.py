@@ -39,10 +39,10 @@ def replay(log, folder, numbers, **options):
 
 def make_old(log):
     """Leave the state of a job as older versions left it: nothing says when it began."""
-    for each in (*log.glob("_ddbio/*.replay.json"), *log.glob("_ddbio/*.lambda.json")):
-        head = json.loads(each.read_text())
+    for head_path in (*log.glob("_ddbio/*.replay.json"), *log.glob("_ddbio/*.lambda.json")):
+        head = json.loads(head_path.read_text())
         del head["started_at"]
-        each.write_text(json.dumps(head))
+        head_path.write_text(json.dumps(head))
 
 
 def keys_of(log, folder):
@@ -51,9 +51,9 @@ def keys_of(log, folder):
     ddbio.apply(log, lake, buckets=2)
     rows = duckdb.sql(ddbio.history_view_sql(log, dialect="duckdb")).fetchall()
     return {
-        "lake": sorted(each[2:] for each in ddbio.history(lake).column("_key").to_pylist()),
-        "history": sorted(each[2:] for each in ddbio.history(log).column("_key").to_pylist()),
-        "view": sorted(next(each for each in row if str(each).startswith("user#")) for row in rows),
+        "lake": sorted(key[2:] for key in ddbio.history(lake).column("_key").to_pylist()),
+        "history": sorted(key[2:] for key in ddbio.history(log).column("_key").to_pylist()),
+        "view": sorted(next(key for key in row if str(key).startswith("user#")) for row in rows),
         "files": sorted(key for path in ddbio.list_files(log).paths for key in pq.read_table(path)["pk"].to_pylist()),
     }
 
@@ -97,7 +97,7 @@ def test_all_readers_find_the_same_changes(steps, tmp_path, monkeypatch):
             ddbio.vacuum(log, older_than="0s")
         else:
             keys_of(log, tmp_path)
-    wanted = sorted(f"user#{first + each}" for first in range(0, count, 1000) for each in (0, 1, 100))
+    wanted = sorted(f"user#{first + number}" for first in range(0, count, 1000) for number in (0, 1, 100))
     assert keys_of(log, tmp_path) == dict.fromkeys(("lake", "history", "view", "files"), wanted)
     report = ddbio.verify_capture(log)
     assert (report.is_whole, report.records, report.rows) == (True, len(wanted), len(wanted)), report
@@ -109,13 +109,13 @@ def test_a_log_on_s3(tmp_path, monkeypatch):
         client = boto3.client("s3", endpoint_url=aws.endpoint_url, region_name="us-east-1")
         client.create_bucket(Bucket="lake")
         client.close()
-        given = {"s3_endpoint_url": aws.endpoint_url, "region": "us-east-1"}
-        replay("s3://lake/log", tmp_path, [1, 2], **given)
+        options = {"s3_endpoint_url": aws.endpoint_url, "region": "us-east-1"}
+        replay("s3://lake/log", tmp_path, [1, 2], **options)
         monkeypatch.setenv("DDBIO_LOG", "s3://lake/log")
-        monkeypatch.setenv("DDBIO_LOG_OPTIONS", json.dumps(given))
+        monkeypatch.setenv("DDBIO_LOG_OPTIONS", json.dumps(options))
         log_changes({"Records": [stream_record(3)]})
-        assert ddbio.apply("s3://lake/log", "s3://lake/orders", **given).inserted == 3
-        assert ddbio.history("s3://lake/log", **given).num_rows == 3
+        assert ddbio.apply("s3://lake/log", "s3://lake/orders", **options).inserted == 3
+        assert ddbio.history("s3://lake/log", **options).num_rows == 3
 
 
 def test_jobs_that_number_at_once_record_each_file_once(tmp_path, monkeypatch):
@@ -124,8 +124,8 @@ def test_jobs_that_number_at_once_record_each_file_once(tmp_path, monkeypatch):
     handle(log, monkeypatch, [1, 100, 200])
     store = LocalStore(log)
     (state,) = log_jobs(store)
-    files, added = {each.path: each for each in store.list("year=")}, BatchRecords.add
-    first, *rest = sorted(files)
+    files, added = {entry.path: entry for entry in store.list("year=")}, BatchRecords.add
+    first, *others = sorted(files)
 
     def add_behind(records, number, record):
         """Let another process be faster with one of the files."""
@@ -136,8 +136,8 @@ def test_jobs_that_number_at_once_record_each_file_once(tmp_path, monkeypatch):
     monkeypatch.setattr(BatchRecords, "add", add_behind)
     numbered = NumberedFiles(BatchRecords(state))
     numbered.add(files, ())
-    recorded = [each["path"] for record in BatchRecords(state).all() for each in record["files"]]
-    assert (sorted(recorded), numbered.number) == ([first, *rest], 2)
+    recorded = [file["path"] for record in BatchRecords(state).all() for file in record["files"]]
+    assert (sorted(recorded), numbered.number) == ([first, *others], 2)
 
 
 def test_batches_have_few_rows(tmp_path, monkeypatch):
@@ -156,14 +156,14 @@ def test_a_replay_has_changes_of_the_streams_of_the_log(tmp_path, monkeypatch):
     for number, at in (("1", began - 3600), ("2", began + 1)):
         head = {"stream": f"arn:aws:dynamodb:us-east-1:1:table/orders/stream/{number}", "started_at": at}
         JobState(LocalStore(log), f"stream_{number}", "lambda").begin(head)
-    put(tmp_path / "delivered", "0", joined(*(stream_record(each) for each in (1, 2, 100))))
+    put(tmp_path / "delivered", "0", joined(*(stream_record(number) for number in (1, 2, 100))))
     report = ddbio.replay(tmp_path / "delivered", log)
     assert report.files == 2
     read = open_log(LocalStore(log))
-    found = [
-        (lineage.stream[-1], sum(each.rows for each in files)) for lineage, files in read.parts({}, read.written())
+    actual = [
+        (lineage.stream[-1], sum(file.rows for file in files)) for lineage, files in read.parts({}, read.written())
     ]
-    assert found == [("1", 2), ("2", 1)]
+    assert actual == [("1", 2), ("2", 1)]
     assert isinstance(read.lineages()[0], LogLineage)
 
 
@@ -192,9 +192,9 @@ def test_hours_that_have_expired(is_compacted, gone, expired, whole_since, tmp_p
     number_log(LocalStore(log))
     if is_compacted:
         assert ddbio.compact(log).files_rewritten == 8
-    hours = sorted({each.parent for each in log.glob("year=*/*/*/*/*.parquet")})
-    for each in gone:
-        shutil.rmtree(hours[each])
+    hours = sorted({path.parent for path in log.glob("year=*/*/*/*/*.parquet")})
+    for index in gone:
+        shutil.rmtree(hours[index])
     if expired is None:
         with pytest.raises(NotFoundError, match="is gone"):
             ddbio.history(log)
@@ -205,8 +205,8 @@ def test_hours_that_have_expired(is_compacted, gone, expired, whole_since, tmp_p
         # A new query begins at what is there.
         assert list(open_log(LocalStore(log)).first().values()) == [0]
     times = [f"2026-11-01T{hour:02}:00:00+00:00" for hour in range(4)]
-    found = [ddbio.verify_capture(log, since=at).is_whole for at in times]
-    assert found == [whole_since is not None and hour >= whole_since for hour in range(4)]
+    actual = [ddbio.verify_capture(log, since=at).is_whole for at in times]
+    assert actual == [whole_since is not None and hour >= whole_since for hour in range(4)]
     if gone:
         # A table without a base needs all of them.
         with pytest.raises(NotFoundError, match="ddbio bootstrap"):
@@ -232,8 +232,8 @@ VALUES = {
 @pytest.mark.parametrize(
     "case",
     [
-        each if each in {"number, text", "whole, fraction", "maps"} else pytest.param(each, marks=pytest.mark.nightly)
-        for each in VALUES
+        case if case in {"number, text", "whole, fraction", "maps"} else pytest.param(case, marks=pytest.mark.nightly)
+        for case in VALUES
     ],
 )
 def test_jobs_of_a_log_may_find_other_types(case, is_older, tmp_path, monkeypatch):
@@ -244,12 +244,12 @@ def test_jobs_of_a_log_may_find_other_types(case, is_older, tmp_path, monkeypatc
             monkeypatch.setattr(f"ddbio.cdc.{module}.columns_in", lambda *_: None)
     log, records = tmp_path / "log", dict[str, dict[str, object]]()
     for number, value in enumerate(VALUES[case] * 2):
-        found = stream_record(number)
-        found["dynamodb"]["NewImage"] |= {"value": value}
+        record = stream_record(number)
+        record["dynamodb"]["NewImage"] |= {"value": value}
         if number % 2:
-            before = found["dynamodb"]["NewImage"] | {"value": VALUES[case][0]}
-            found = {**found, "eventName": "MODIFY", "dynamodb": {**found["dynamodb"], "OldImage": before}}
-        records[str(number)] = found
+            before = record["dynamodb"]["NewImage"] | {"value": VALUES[case][0]}
+            record = {**record, "eventName": "MODIFY", "dynamodb": {**record["dynamodb"], "OldImage": before}}
+        records[str(number)] = record
     monkeypatch.setenv("DDBIO_LOG", str(log))
     monkeypatch.setenv("DDBIO_LOG_OPTIONS", json.dumps({"old_image": True}))
     log_changes({"Records": [records["0"], records["2"]]})
@@ -259,12 +259,12 @@ def test_jobs_of_a_log_may_find_other_types(case, is_older, tmp_path, monkeypatc
         assert ddbio.catalog_ddl(log, dialect="spark")
     for step in range(2):
         rows = ddbio.history(log)
-        found = from_lines(rows.drop_columns(["_key", "valid_from", "valid_to", "operation", "_ver"]))
-        assert found == {number: each["dynamodb"]["NewImage"]["value"] for number, each in records.items()}
+        actual = from_lines(rows.drop_columns(["_key", "valid_from", "valid_to", "operation", "_ver"]))
+        assert actual == {number: record["dynamodb"]["NewImage"]["value"] for number, record in records.items()}
         ddbio.apply(log, tmp_path / f"lake{step}", buckets=1)
         rows = ddbio.history(tmp_path / f"lake{step}")
-        found = from_lines(rows.drop_columns(["_key", "valid_from", "valid_to", "operation", "_ver"]))
-        assert found == {number: each["dynamodb"]["NewImage"]["value"] for number, each in records.items()}
+        actual = from_lines(rows.drop_columns(["_key", "valid_from", "valid_to", "operation", "_ver"]))
+        assert actual == {number: record["dynamodb"]["NewImage"]["value"] for number, record in records.items()}
         assert ddbio.verify_capture(log).rows == 4
         ddbio.compact(log)
 
@@ -272,7 +272,7 @@ def test_jobs_of_a_log_may_find_other_types(case, is_older, tmp_path, monkeypatc
 def from_lines(rows):
     """Return the values of items by their numbers."""
     items = (json.loads(line) for line in to_dynamodb_json(rows).splitlines())
-    return {each["n"]["N"]: each["value"] for each in items}
+    return {item["n"]["N"]: item["value"] for item in items}
 
 
 @pytest.mark.parametrize("steps", ["C", "CV", "RC", "CRC", "CRCV"])

@@ -19,7 +19,7 @@ CHANGES = st.lists(st.tuples(st.integers(0, 120), st.sampled_from("abc")), max_s
 
 def table_of(changes):
     """Return a table of numbers, items and places, in two chunks."""
-    rows = [{SEQUENCE: str(number), "pk": item, "place": place} for place, (number, item) in enumerate(changes)]
+    rows = [{SEQUENCE: str(number), "pk": item, "place": index} for index, (number, item) in enumerate(changes)]
     schema = pa.schema([(SEQUENCE, pa.string()), ("pk", pa.string()), ("place", pa.int64())])
     middle = len(rows) // 2
     return pa.concat_tables(pa.Table.from_pylist(part, schema) for part in (rows[:middle], rows[middle:]))
@@ -29,15 +29,15 @@ def table_of(changes):
 def test_rows_are_put_in_order(changes, is_sorted):
     """What was in order already is treated as what was not; rows with one number stay as they came."""
     changes = sorted(changes) if is_sorted else changes
-    wanted = sorted(enumerate(changes), key=lambda each: each[1][0])
+    wanted = sorted(enumerate(changes), key=lambda value: value[1][0])
     ordered = in_order(table_of(changes))
-    assert ordered.column("place").to_pylist() == [place for place, _ in wanted]
+    assert ordered.column("place").to_pylist() == [index for index, _ in wanted]
 
 
 @given(CHANGES)
 def test_of_each_item_the_last_row_is_found(changes):
     """The rows that stay are in their order, whether items repeat or not."""
-    last = {item: place for place, (_, item) in enumerate(changes)}
+    last = {item: index for index, (_, item) in enumerate(changes)}
     assert last_of_each(table_of(changes), ["pk"]).column("place").to_pylist() == sorted(last.values())
 
 
@@ -58,10 +58,10 @@ def test_the_last_row_of_items_with_rescued_keys_is_found(tag, arrow, texts, wit
     """A key that its column cannot hold tells items apart as one that it holds, in every spelling of a number."""
     keys = ["pk", "k"] if with_range else ["k"]
     schema = pa.schema([pa.field("pk", pa.string()), pa.field("k", arrow), pa.field("v", pa.int64())])
-    lines = [json.dumps({"Item": {"pk": {"S": "p"}, "k": {tag: each}}}) for each in texts]
+    lines = [json.dumps({"Item": {"pk": {"S": "p"}, "k": {tag: text}}}) for text in texts]
     rows = pa.Table.from_batches([ddbio.from_dynamodb_json("\n".join(lines).encode(), schema)])
     rows = pa.concat_tables([rows.slice(0, 2), rows.slice(2)]).append_column("place", pa.array(range(len(texts))))
-    last = {key_identity({"k": {tag: each}}, ["k"]): place for place, each in enumerate(texts)}
+    last = {key_identity({"k": {tag: value}}, ["k"]): index for index, value in enumerate(texts)}
     assert last_of_each(rows, keys).column("place").to_pylist() == sorted(last.values())
 
 

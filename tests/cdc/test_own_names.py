@@ -23,7 +23,7 @@ from tests.cdc.tables import create_data_stream, create_table
 from tests.cdc.test_capture import client, fake  # noqa: F401 - fixtures
 
 ATTRIBUTES = [
-    *sorted(LOG_COLUMNS | ARCHIVE_COLUMNS | {each.name for each in OWN_FIELDS}),
+    *sorted(LOG_COLUMNS | ARCHIVE_COLUMNS | {field.name for field in OWN_FIELDS}),
     *("year", "month", "day", "hour", "bucket", "Year", "_OP", "_place", "valid_from", "x" * 300, "a b", "a.b"),
 ]  # fmt: skip
 
@@ -46,7 +46,7 @@ def test_nothing_is_lost_between_a_table_and_its_copies(key, source, fake, clien
         kinesis = boto3.client("kinesis", endpoint_url=fake.endpoint_url)
         arn = create_data_stream(kinesis, name, 1)
         client.enable_kinesis_streaming_destination(TableName=name, StreamArn=arn)
-    values = {each: {"S": f"v of {each[:9]}"} for each in ATTRIBUTES if key == "pk" or each.startswith("_e")}
+    values = {value: {"S": f"v of {value[:9]}"} for value in ATTRIBUTES if key == "pk" or value.startswith("_e")}
     for n, number in (({"N": "1"}, 0), ({"S": "text"}, 1), ({"N": "2"}, 0)):
         client.put_item(TableName=name, Item={**values, "n": n, key: {"S": f"k{number}"}})
     log = tmp_path / "log"
@@ -65,20 +65,20 @@ def test_nothing_is_lost_between_a_table_and_its_copies(key, source, fake, clien
 
 def test_an_archive_has_each_attribute(fake, client, tmp_path):  # noqa: F811 - fixtures
     """Items are put back as they were, whatever columns the archive has itself, also by a time to live called so."""
-    given = {"endpoint_url": fake.endpoint_url}
+    options = {"endpoint_url": fake.endpoint_url}
     create_table(client, "expiring")
     create_table(client, "restored", view=None)
     ttl = {"Enabled": True, "AttributeName": "_expired_at"}
     client.update_time_to_live(TableName="expiring", TimeToLiveSpecification=ttl)
     item = {
         "pk": {"S": "a"},
-        **{each: {"S": each[:9]} for each in ATTRIBUTES},
+        **{value: {"S": value[:9]} for value in ATTRIBUTES},
         "_expired_at": {"N": str(int(time.time()) - 60)},
     }
     client.put_item(TableName="expiring", Item=item)
     assert fake.expire("expiring") == 1
-    assert ddbio.archive("expiring", tmp_path / "archive", log=str(tmp_path / "log"), **given).items == 1
-    assert ddbio.restore_archived(tmp_path / "archive", "restored", ttl="keep", **given).written == 1
+    assert ddbio.archive("expiring", tmp_path / "archive", log=str(tmp_path / "log"), **options).items == 1
+    assert ddbio.restore_archived(tmp_path / "archive", "restored", ttl="keep", **options).written == 1
     assert client.scan(TableName="restored")["Items"] == [item]
     with duckdb.connect() as connection:
         connection.execute(ddbio.catalog_ddl(tmp_path / "archive", "duckdb", name="main.archived"))
@@ -94,7 +94,7 @@ def test_a_log_of_an_older_release_has_its_attributes(tmp_path):
     own = {"_op": "MODIFY", "_event_time": 0, "_expired": False, "_rescue": None}
     for number, schema in enumerate((pa.schema(texts), item_schema(pa.schema(texts), ["pk"])), 1):
         columns = log_schema(schema, ("pk",))
-        names = [each.name for each in columns if each.name.startswith("_event_id")]
+        names = [column.name for column in columns if column.name.startswith("_event_id")]
         path = f"year=2026/month=11/day=01/hour=00/job-{number:012}.parquet"
         row = {**own, "pk": f"k{number}", "_sequence": str(number), names[0]: f"e{number}", "year": "y"}
         (tmp_path / "log" / path).parent.mkdir(parents=True, exist_ok=True)
@@ -103,6 +103,6 @@ def test_a_log_of_an_older_release_has_its_attributes(tmp_path):
         state.put_once(batch_name(number), {"batch": number, "files": [{"path": path, "rows": 1}]})
         state.put(COMMITTED, {"batch": number})
         ddbio.apply(tmp_path / "log", tmp_path / "lake")
-        rows = sorted(ddbio.history(tmp_path / "lake").to_pylist(), key=lambda each: each["pk"])
-        assert [(each["_event_id"], each["year"]) for each in rows] == [(f"e{n}", "y") for n in range(1, number + 1)]
+        rows = sorted(ddbio.history(tmp_path / "lake").to_pylist(), key=lambda row: row["pk"])
+        assert [(row["_event_id"], row["year"]) for row in rows] == [(f"e{n}", "y") for n in range(1, number + 1)]
         assert len(ddbio.history(tmp_path / "log")) == number

@@ -50,25 +50,25 @@ def streams(draw):
     return [draw(records(number, **members)) for number in range(draw(st.integers(1, 4)))]
 
 
-def text_of(found, *, ascii_only=False, between=""):
+def text_of(records, *, ascii_only=False, between=""):
     """Return records as text."""
-    return between.join(json.dumps(each, ensure_ascii=ascii_only, separators=(",", ":")) for each in found).encode()
+    return between.join(json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":")) for value in records).encode()
 
 
 def read(text):
     """Return the lines that the loops print, or None."""
-    found = plain_lines(text)
-    return None if found is None else b"".join(each.data.tobytes() for each in found)
+    actual = plain_lines(text)
+    return None if actual is None else b"".join(value.data.tobytes() for value in actual)
 
 
 @given(streams(), st.booleans(), st.sampled_from(["", "\n"]))
-def test_lines_are_those_of_the_reference(found, ascii_only, between):
+def test_lines_are_those_of_the_reference(drawn, ascii_only, between):
     """Any item, with its key where that was, numbers with all their digits: byte for byte, or it is refused."""
-    lines = read(text_of(found, ascii_only=ascii_only, between=between))
-    wanted = b"".join(f"{change_line(text_of([each]))[0]}\n".encode() for each in found)
+    lines = read(text_of(drawn, ascii_only=ascii_only, between=between))
+    wanted = b"".join(f"{change_line(text_of([record]))[0]}\n".encode() for record in drawn)
     if lines is None:
         # An escaped letter might hide a name, and the line has members of its own.
-        assert ascii_only or b"\\u00" in text_of(found) or any(f'"{name}"' in str(found) for name in OWN_NAMES)
+        assert ascii_only or b"\\u00" in text_of(drawn) or any(f'"{name}"' in str(drawn) for name in OWN_NAMES)
     else:
         assert lines == wanted
 
@@ -76,7 +76,7 @@ def test_lines_are_those_of_the_reference(found, ascii_only, between):
 def test_many_records_come_with_their_places_and_hours():
     """Several megabytes, numbers that grow, sets, and nesting; each line ends where the places say."""
     tall = {"L": [{"M": {"x": {"NS": ["1e125", "-1.50"]}, "y": {"L": []}, "z": {"M": {}}}}, {"SS": ["]", '"}']}]}
-    found = [
+    actual = [
         {"eventName": "INSERT", "eventID": str(number),
          "dynamodb": {"ApproximateCreationDateTime": 1793491203 + number, "SequenceNumber": str(number),
                       "Keys": {"pk": {"N": str(number)}},
@@ -84,12 +84,12 @@ def test_many_records_come_with_their_places_and_hours():
                                    "d": {"BOOL": True}, "e": {"BS": ["AA=="]}, "f": {"S": "x" * 300}}}}
         for number in range(15_000)
     ]  # fmt: skip
-    lines = plain_lines(text_of(found, between="\n"))
+    lines = plain_lines(text_of(actual, between="\n"))
     assert lines is not None
     assert len(lines) > 1
-    got = [bytes(each.data[first:end]) for each in lines for first, end in zip(each.offsets, each.offsets[1:], strict=False)]  # fmt: skip # noqa: E501
-    assert got == [f"{change_line(text_of([each]))[0]}\n".encode() for each in found]
-    assert [hour for each in lines for hour in each.hours.tolist()] == [
+    got = [bytes(line.data[first:end]) for line in lines for first, end in zip(line.offsets, line.offsets[1:], strict=False)]  # fmt: skip # noqa: E501
+    assert got == [f"{change_line(text_of([record]))[0]}\n".encode() for record in actual]
+    assert [hour for line in lines for hour in line.hours.tolist()] == [
         (1793491203 + number) // 3600 for number in range(15_000)
     ]
 
@@ -97,11 +97,11 @@ def test_many_records_come_with_their_places_and_hours():
 def test_items_and_maps_with_many_names_are_printed():
     """An image has as many attributes as it likes; the names of a map beyond the first are not learned."""
     many = {f"n{number}": {"N": str(number)} for number in range(200)}
-    found = [
+    actual = [
         {**RECORD, "eventID": str(number), "dynamodb": {**RECORD["dynamodb"], "NewImage": {**many, "m": {"M": many}}}}
         for number in range(2)
     ]
-    assert read(text_of(found)) == b"".join(f"{change_line(text_of([each]))[0]}\n".encode() for each in found)
+    assert read(text_of(actual)) == b"".join(f"{change_line(text_of([record]))[0]}\n".encode() for record in actual)
 
 
 def test_a_name_of_an_earlier_text_does_not_matter():
@@ -125,7 +125,7 @@ RECORD = {"eventName": "MODIFY", "eventID": "1", "dynamodb": {"ApproximateCreati
         text_of([{**RECORD, "_op": "x", "_event_time": "2026-11-24T00:00:00+00:00"}]),
         text_of([{**RECORD, "dynamodb": {**RECORD["dynamodb"], "ApproximateCreationDateTime": 253402300800000000}}]),
         text_of([{**RECORD, "dynamodb": {**RECORD["dynamodb"], "Keys": {"_sequence": {"S": "a"}}}}]),
-        text_of([RECORD, {each: RECORD[each] for each in ("eventName", "dynamodb")}]),
+        text_of([RECORD, {value: RECORD[value] for value in ("eventName", "dynamodb")}]),
         text_of([RECORD]).replace(b'"eventID":"1"', b'"eventID" : "1"'),
         text_of([RECORD]).replace(b'"pk"', b'"\\u005fop"'),
         b'{"Metadata":{"WriteTimestampMicros":"1"},"Keys":{"a":{"S":"x"}}}',
@@ -154,22 +154,22 @@ def test_what_only_the_reference_may_judge_is_refused(text):
 
 
 @given(streams(), st.booleans(), st.sampled_from(["", "\n", " ,\r\n"]), st.none() | st.integers(1, 4))
-def test_records_are_split_as_the_reference_splits_them(found, ascii_only, between, most):
+def test_records_are_split_as_the_reference_splits_them(drawn, ascii_only, between, most):
     """Each text is the record's own, whatever stands between them; a sample is the first of them."""
-    texts = [text_of([each], ascii_only=ascii_only) for each in found]
-    split = split_records(between.join(each.decode() for each in texts).encode(), most)
+    texts = [text_of([record], ascii_only=ascii_only) for record in drawn]
+    split = split_records(between.join(text.decode() for text in texts).encode(), most)
     if split is not None:
-        assert [each.encode() for each in split] == texts[:most]
-    assert split is not None or read(text_of(found[:most], ascii_only=ascii_only)) is None
+        assert [value.encode() for value in split] == texts[:most]
+    assert split is not None or read(text_of(drawn[:most], ascii_only=ascii_only)) is None
 
 
 @given(streams(), st.integers(0, 300), st.sampled_from(["", "\n", " \r\n"]))
-def test_parts_of_a_text_end_where_a_record_ends(found, part_bytes, between):
+def test_parts_of_a_text_end_where_a_record_ends(drawn, part_bytes, between):
     """Whatever the items hold; nothing is lost."""
-    text = text_of(found, between=between)
+    text = text_of(drawn, between=between)
     parts = list(text_parts(text, part_bytes))
     assert b"".join(parts) == text
-    records = iter(text_of([each]) for each in found)
+    records = iter(text_of([record]) for record in drawn)
     for part in parts:
         while part.strip():
             record = next(records)

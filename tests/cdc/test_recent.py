@@ -19,12 +19,12 @@ def test_a_change_that_comes_again_is_known():
         ids = [f"{chance.getrandbits(chance.choice([16, 128, 130])):x}" for _ in range(chance.randrange(40))]
         ids += [f"{'x' * chance.randrange(80)}", *chance.sample(sorted(seen), min(5, len(seen)))]
         are_new = recent.add(fingerprints_of_ids(pa.array(ids)))
-        for each, is_new in zip(ids, are_new.tolist(), strict=True):
-            if each not in seen or count - seen[each] > 800:
+        for value, is_new in zip(ids, are_new.tolist(), strict=True):
+            if value not in seen or count - seen[value] > 800:
                 assert is_new
-            elif count - seen[each] <= 400:
+            elif count - seen[value] <= 400:
                 assert not is_new
             if is_new:
-                seen[each], count = count, count + 1
+                seen[value], count = count, count + 1
     assert count > 2000
     assert len(recent._runs) < 30

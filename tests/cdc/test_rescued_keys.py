@@ -17,8 +17,11 @@ from tests.cdc.tables import create_table
 
 # The key attributes, a key by which the columns are chosen, and later ones that do not fit them.
 TABLES = {
-    "fractions": (["dev:S", "at:N"], ({"dev": {"S": "d"}, "at": {"N": each}} for each in ("1", "1.5", "2.5", "-1"))),
-    "large": (["id:N"], ({"id": {"N": each}} for each in ("1", "9" * 38, str(2**63), "0." + "0" * 20 + "1"))),
+    "fractions": (
+        ["dev:S", "at:N"],
+        ({"dev": {"S": "d"}, "at": {"N": number}} for number in ("1", "1.5", "2.5", "-1")),
+    ),
+    "large": (["id:N"], ({"id": {"N": number}} for number in ("1", "9" * 38, str(2**63), "0." + "0" * 20 + "1"))),
     "both": (
         ["a.b:N", "c d:N"],
         (
@@ -120,17 +123,17 @@ def test_a_replay_puts_and_deletes_each_item(fake, tmp_path, what, newer_by):
     client.put_item(TableName=table, Item={**last, "v": {"N": "1"}})
     for number, objects in enumerate([keys, keys, [last]]):
         lines = []
-        for place, key in enumerate(objects):
-            image = {**key, "v": {"N": f"{number + 2}.5" if place else str(number + 2)}}
+        for index, key in enumerate(objects):
+            image = {**key, "v": {"N": f"{number + 2}.5" if index else str(number + 2)}}
             gone = number == 2
             images = {"OldImage": image} if gone else {"NewImage": image}
             change = {"ApproximateCreationDateTime": 1_793_491_203, "Keys": key, **images}
-            change["SequenceNumber"] = str(100 * number + place)
+            change["SequenceNumber"] = str(100 * number + index)
             name = "REMOVE" if gone else "MODIFY"
             lines.append(json.dumps({"eventID": change["SequenceNumber"], "eventName": name, "dynamodb": change}))
         (tmp_path / f"{number}.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
     ddbio.replay(tmp_path, table=table, newer_by=newer_by, state=str(tmp_path / "state"), **fake.where)
-    found = client.scan(TableName=table)["Items"]
-    assert len(found) == 3
-    assert all(each["v"]["N"].startswith("3") for each in found)
-    assert not any(all(each[name] == value for name, value in last.items()) for each in found)
+    rows = client.scan(TableName=table)["Items"]
+    assert len(rows) == 3
+    assert all(row["v"]["N"].startswith("3") for row in rows)
+    assert not any(all(row[name] == value for name, value in last.items()) for row in rows)

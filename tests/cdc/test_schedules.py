@@ -29,9 +29,9 @@ def test_every_change_is_logged_once(seeds):
     """Writers, splits, kills at every step and processes that overtake each other: nothing twice, nothing missing."""
     for seed in seeds(300, 2_000):
         world = run(seed, (KILLED, OVERTAKEN, MERGED)[seed % 3])
-        found, count = world.captured()
-        assert found == world.expected(), seed
-        assert count == len(found), seed
+        logged, count = world.captured()
+        assert logged == world.expected(), seed
+        assert count == len(logged), seed
 
 
 @pytest.mark.timeout(3600)
@@ -52,10 +52,10 @@ def test_the_latest_begins_about_now(seeds):
                 continue
         world.is_quiet = True
         world.capture(available_now=True, start="latest")
-        found, count = world.captured()
-        since = {number: each for number, each in world.expected().items() if number not in before}
-        assert found == since, seed
-        assert count == len(found), seed
+        logged, count = world.captured()
+        since = {number: value for number, value in world.expected().items() if number not in before}
+        assert logged == since, seed
+        assert count == len(logged), seed
 
 
 def test_a_gap_is_named_and_not_passed_over():
@@ -72,12 +72,12 @@ def test_a_gap_is_named_and_not_passed_over():
         world.capture(available_now=True)
     loop = world.capture(available_now=True, continues_after_gaps=True)
     assert loop.gaps
-    found, count = world.captured()
-    assert world.expected().items() <= found.items()
-    assert not lost & found.keys()
-    assert count == len(found)
-    records = [each for path, each in world.objects.items() if "/job.capture/" in path]
-    assert any(b'"gaps": ["shardId' in each for each in records)
+    logged, count = world.captured()
+    assert world.expected().items() <= logged.items()
+    assert not lost & logged.keys()
+    assert count == len(logged)
+    records = [value for path, value in world.objects.items() if "/job.capture/" in path]
+    assert any(b'"gaps": ["shardId' in record for record in records)
 
 
 def test_a_shard_that_came_and_went_is_a_gap():
@@ -106,6 +106,6 @@ def test_shards_that_end_without_changes_are_no_gap():
     world.stream.trim(0.0)
     world.write()
     world.capture(available_now=True)
-    found, count = world.captured()
-    assert found == world.expected()
+    logged, count = world.captured()
+    assert logged == world.expected()
     assert count == 1

@@ -28,7 +28,7 @@ def test_the_option_names_the_kinds():
     assert set(get_args(get_type_hints(CaptureOptions)["source"])) == STREAM_KINDS.keys()
 
 
-@pytest.mark.parametrize(("head", "kind", "table"), [each[1:] for each in HEADS], ids=[each[0] for each in HEADS])
+@pytest.mark.parametrize(("head", "kind", "table"), [case[1:] for case in HEADS], ids=[case[0] for case in HEADS])
 def test_the_head_of_a_job_tells_the_kind_of_its_stream(head, kind, table):
     """By the ARN of the stream; older heads name a table alone."""
     assert kind_of_job(head) is kind

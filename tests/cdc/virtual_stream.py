@@ -171,27 +171,27 @@ class World:
 
     def expected(self):
         """Return the changes that the stream has, as the log should have them."""
-        found = {}
-        for record in (each for shard in self.stream.shards.values() for each in shard.records):
+        result = {}
+        for record in (record for shard in self.stream.shards.values() for record in shard.records):
             parsed = json.loads(record.json)
             change = parsed["dynamodb"]
             number = change.get("NewImage", {}).get("n", {}).get("N")
-            place = (parsed["eventName"], change["Keys"]["pk"]["S"], None if number is None else int(number))
-            found[change["SequenceNumber"]] = (*place, change["ApproximateCreationDateTime"])
-        return found
+            change_id = (parsed["eventName"], change["Keys"]["pk"]["S"], None if number is None else int(number))
+            result[change["SequenceNumber"]] = (*change_id, change["ApproximateCreationDateTime"])
+        return result
 
     def captured(self):
         """Return the changes that the log has, and how many rows those are."""
-        found, count = {}, 0
+        result, count = {}, 0
         for path, data in self.objects.items():
             if not path.endswith(".parquet"):
                 continue
             for row in pq.read_table(io.BytesIO(data)).to_pylist():
                 at = int(row["_event_time"].timestamp())
                 assert f"hour={at // 3600 % 24:02}/" in path
-                found[row["_sequence"]] = (row["_op"], row["pk"], row.get("n"), at)
+                result[row["_sequence"]] = (row["_op"], row["pk"], row.get("n"), at)
                 count += 1
-        return found, count
+        return result, count
 
 
 @dataclass
@@ -306,11 +306,11 @@ class MemoryStore:
 
     def list(self, prefix=""):
         """Yield the objects with a prefix."""
-        for path in sorted(each for each in self._world.objects if each.startswith(prefix)):
+        for path in sorted(value for value in self._world.objects if value.startswith(prefix)):
             yield StoredObject(path, len(self._world.objects[path]))
 
 
 def table_of(world):
     """Return the whole log as a table."""
     files = [data for path, data in sorted(world.objects.items()) if path.endswith(".parquet")]
-    return pa.concat_tables([pq.read_table(io.BytesIO(each)) for each in files])
+    return pa.concat_tables([pq.read_table(io.BytesIO(file)) for file in files])

@@ -90,7 +90,7 @@ def test_plain_json(table, tmp_path, case, other, mode):
     lines = [f'{{"id":"a","v":{other}}}', f'{{"id":"b",{PLAIN[case]}}}', f'{{"id":"c","v":{other}}}']
     (tmp_path / "rows.jsonl").write_text("\n".join(lines))
     reject = rejected(
-        table, tmp_path, lambda name, **given: ddbio.load_files(tmp_path / "rows.jsonl", name, **given), mode=mode
+        table, tmp_path, lambda name, **options: ddbio.load_files(tmp_path / "rows.jsonl", name, **options), mode=mode
     )
     assert (reject["line"], reject["item"]["id"]) == (2, {"S": "b"})
 
@@ -104,7 +104,7 @@ def test_dynamodb_json(table, tmp_path, case, style, mode):
     bad = f'{{"id"{colon}{{"S"{colon}"b"}}{comma}{TYPED[case]}}}'
     (tmp_path / "rows.jsonl").write_text('{"id":{"S":"a"}}\n' + bad + '\n{"id":{"S":"c"},"v":{"N":"0E+5"}}\n')
     reject = rejected(
-        table, tmp_path, lambda name, **given: ddbio.load_files(tmp_path / "rows.jsonl", name, **given), mode=mode
+        table, tmp_path, lambda name, **options: ddbio.load_files(tmp_path / "rows.jsonl", name, **options), mode=mode
     )
     assert (reject["line"], reject["item"]["id"]) == (2, {"S": "b"})
     if "half" not in case:
@@ -127,23 +127,23 @@ def test_numbers_that_are_none(table, tmp_path, case, how):
     """A number that DynamoDB does not have rejects its row in all forms in which rows come."""
     values = [1, VALUES[case], 2]
     columns = {"id": ["a", "b", "c"], "v": values}
-    typed = pa.table({"id": ["a", "b", "c"], "v": pa.array([str(each) for each in values])})
+    typed = pa.table({"id": ["a", "b", "c"], "v": pa.array([str(value) for value in values])})
     field = pa.field("v", pa.string(), metadata={"ddb:type": "N"})
     typed = typed.set_column(1, field, typed.column("v"))
 
-    def load(name, **given):
+    def load(name, **options):
         if how in {"csv", "json", "parquet"}:
             path = tmp_path / f"rows.{how}"
             if how == "csv":
                 path.write_text(written_csv(values))
-                given["types"] = "v=number"
+                options["types"] = "v=number"
             elif how == "json":
                 path.write_text("".join(f'{{"id":"{key}","v":{value}}}\n' for key, value in zip("abc", ("1", {NAN: "NaN"}.get(values[1], str(values[1]).replace("inf", "Infinity")), "2"), strict=True)))  # fmt: skip # noqa: E501
             else:
                 pq.write_table(typed, path)
-            return ddbio.load_files(path, name, **given)
+            return ddbio.load_files(path, name, **options)
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        floats = [float(each) for each in values]
+        floats = [float(value) for value in values]
         # NaN is a missing value of pandas, and polars rounds a long number before ddbio sees it.
         endless = [1.0, float("inf"), 2.0]
         data = {
@@ -153,7 +153,7 @@ def test_numbers_that_are_none(table, tmp_path, case, how):
             "polars": lambda: pl.DataFrame({"id": columns["id"], "v": endless if case == "digits" else floats}),
             "pandas": lambda: pd.DataFrame({"id": columns["id"], "v": endless if case == "NaN" else values}),
         }[how]()
-        return ddbio.write_table(data, name, **given)
+        return ddbio.write_table(data, name, **options)
 
     assert rejected(table, tmp_path, load)["item"]["id"] == {"S": "b"}
 
@@ -183,6 +183,6 @@ def test_sparse_rows_of_many_columns_are_whole(table, tmp_path):
     schema = pa.schema([(name, kinds[name[0]]) for name in names])
     pq.write_table(pa.Table.from_pylist(rows, schema), tmp_path / "rows.parquet", row_group_size=500)
     assert ddbio.load_files(tmp_path / "rows.parquet", table[0], unique_keys=True, **table[1]).written == 3000
-    found = ddbio.read_table(table[0], sample_items=5000, **table[1]).to_pylist()
-    read = {row["id"]: {name: value for name, value in row.items() if value is not None} for row in found}
+    stored = ddbio.read_table(table[0], sample_items=5000, **table[1]).to_pylist()
+    read = {row["id"]: {name: value for name, value in row.items() if value is not None} for row in stored}
     assert read == {row["id"]: {**row, f"c{n % 300}": ["2024-01-01"]} for n, row in enumerate(rows)}

@@ -32,7 +32,7 @@ def writes_of(keys, sizes=None, alone=()):
     order = packing_order(hashes, np.isin(np.arange(len(keys)), list(alone)) if alone else None)
     sizes = np.asarray([10] * len(keys) if sizes is None else sizes, np.int64)[order]
     texts, starts = laid_out([b"x" * size for size in sizes.tolist()])
-    apart = {place: OTHER for place, row in enumerate(order.tolist()) if row in alone}
+    apart = {index: OTHER for index, row in enumerate(order.tolist()) if row in alone}
     return Writes(order, hashes[order], write_units(sizes), texts, starts, TEMPLATE, apart)
 
 
@@ -52,7 +52,7 @@ def test_every_row_is_settled_once_in_the_order_of_its_key(data):
     packer = Packer(writes)
     settled = []
     while batch := packer.take():
-        rows = [int(writes.rows[place]) for place in batch]
+        rows = [int(writes.rows[index]) for index in batch]
         assert len(batch) <= MOST_WRITES
         assert len({keys[row] for row in rows}) == len(rows)
         assert len(rows) == 1 or not alone & set(rows)
@@ -61,12 +61,12 @@ def test_every_row_is_settled_once_in_the_order_of_its_key(data):
             packer.halve(batch)
             continue
         left = data.draw(st.lists(st.sampled_from(batch), unique=True)) if fate == "left" else []
-        left = [place for place in batch if place in left]
+        left = [index for index in batch if index in left]
         packer.give_back(left)
-        settled += [int(writes.rows[place]) for place in batch if place not in left]
+        settled += [int(writes.rows[index]) for index in batch if index not in left]
     assert sorted(settled) == list(range(len(keys)))
     for key in set(keys):
-        assert [row for row in settled if keys[row] == key] == [row for row, each in enumerate(keys) if each == key]
+        assert [row for row in settled if keys[row] == key] == [row for row, value in enumerate(keys) if value == key]
 
 
 @given(st.lists(st.integers(1, 3), max_size=60))
@@ -127,7 +127,7 @@ def test_every_row_comes_once_and_chunks_are_alike(lengths, n_chunks):
     orders = [chunk.order.tolist() for chunk in chunks]
     assert sorted(itertools.chain(*orders)) == list(range(sum(lengths)))
     for chunk, order in zip(chunks, orders, strict=True):
-        assert [chunk.row_at(place) for place in range(0, len(order), 7)] == order[::7]
+        assert [chunk.row_at(index) for index in range(0, len(order), 7)] == order[::7]
     ends = np.cumsum(lengths)
     for chunk in chunks:
         counts = np.diff(chunk.starts)
@@ -144,8 +144,8 @@ def test_any_chunk_meets_all_partitions(lengths, partitions):
     """Of some 2,560 rows no partition has much more than its share, though rows come partition by partition."""
     count = sum(lengths)
     for chunk in spread_ranges(lengths, count // 2560):
-        met = np.bincount(chunk.order * partitions // count, minlength=partitions)
-        assert met.max() <= 1.2 * met.sum() / partitions
+        counts = np.bincount(chunk.order * partitions // count, minlength=partitions)
+        assert counts.max() <= 1.2 * counts.sum() / partitions
 
 
 @given(st.lists(st.integers(0, 9), max_size=60), st.randoms())

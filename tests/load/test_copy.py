@@ -169,11 +169,11 @@ def test_what_speaks_against_a_copy_is_said_before_its_target_is_made(server, op
 
 def test_a_missing_table_is_named(server):
     """Neither a missing source nor a missing target is created by chance; of a target is told how it would be."""
-    for source, target, told in (
+    for source, target, message in (
         ("source", "missing", "missing.*use create_target to create it"),
         ("missing", "source", "missing"),
     ):
-        with pytest.raises(NotFoundError, match=told):
+        with pytest.raises(NotFoundError, match=message):
             ddbio.copy_table(source, target, endpoint_url=server.endpoint_url)
 
 
@@ -288,11 +288,9 @@ def test_items_that_meet_a_condition(fake_of_conditions):
     at = {"endpoint_url": fake_of_conditions.endpoint_url, "region": "eu-west-1"}
     for number, (where, scanned) in enumerate({"total > 20": 90, "pk = 'b' AND total > 20": 30}.items()):
         report = ddbio.copy_table("wide", f"narrow{number}", where=where, create_target=True, verify=True, **at)
-        wanted = sorted(
-            each["pk"] + str(each["sk"]) for each in ddbio.read_table("wide", where=where, **at).to_pylist()
-        )
-        found = ddbio.read_table(f"narrow{number}", **at).to_pylist()
-        assert sorted(each["pk"] + str(each["sk"]) for each in found) == wanted
+        wanted = sorted(row["pk"] + str(row["sk"]) for row in ddbio.read_table("wide", where=where, **at).to_pylist())
+        rows = ddbio.read_table(f"narrow{number}", **at).to_pylist()
+        assert sorted(row["pk"] + str(row["sk"]) for row in rows) == wanted
         assert (report.items, report.scanned_items) == (len(wanted), scanned)
 
 

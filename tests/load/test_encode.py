@@ -39,25 +39,32 @@ def lines_of(items, **style):
 
 def requests_of(encoded):
     """Return of each row what its request says, its lane, its key's hash and its units."""
-    found = {}
+    result = {}
     for lane, writes in enumerate(encoded.lanes):
-        for place, row in enumerate(writes.rows.tolist()):
-            body = json.loads(writes.body([place]))
+        for index, row in enumerate(writes.rows.tolist()):
+            body = json.loads(writes.body([index]))
             if "RequestItems" in body:
                 ((asked,),) = body["RequestItems"].values()
                 ((kind, (item,)),) = ((kind, asked[kind].values()) for kind in asked)
-                rest = None
+                meaning = None
             else:
                 kind, item = next((kind, body.pop(kind)) for kind in ("Item", "Key") if kind in body)
                 values = body.pop("ExpressionAttributeValues", None)
-                rest = json.dumps(body), values and meaning_of_item(values)
-            found[row] = kind, meaning_of_item(item), rest, lane, int(writes.hashes[place]), float(writes.units[place])
-    return found
+                meaning = json.dumps(body), values and meaning_of_item(values)
+            result[row] = (
+                kind,
+                meaning_of_item(item),
+                meaning,
+                lane,
+                int(writes.hashes[index]),
+                float(writes.units[index]),
+            )
+    return result
 
 
 def refusals_of(encoded):
     """Return of each refused row the attribute and the rule."""
-    return {each.row: (each.attribute, each.rule) for each in encoded.refusals}
+    return {refusal.row: (refusal.attribute, refusal.rule) for refusal in encoded.refusals}
 
 
 def by_text(items, plan, **style):
@@ -107,15 +114,15 @@ def test_rows_that_become_items_are_written_as_rows_are(plan):
     ]
     for items in (good, [*good, GOOD | {"pk": {"S": ""}}]):
         batch = from_dynamodb_json(lines_of(items), nulls="keep")
-        (found,) = ItemsOfRows(plan).of(batch)
+        (row,) = ItemsOfRows(plan).of(batch)
         expected = RowEncoder(batch.schema, plan).encode(batch, 100)
         is_plain = plan.newer_by is None and plan.mode != "delete"
-        assert isinstance(found, RawItems) == (is_plain and items is good)
-        if isinstance(found, RawItems):
-            joined = joined_items([found, found]).take(np.arange(len(found)))
+        assert isinstance(row, RawItems) == (is_plain and items is good)
+        if isinstance(row, RawItems):
+            joined = joined_items([row, row]).take(np.arange(len(row)))
             assert requests_of(RawItemEncoder(plan).encode(joined, 100)) == requests_of(expected)
         else:
-            assert found.equals(batch)
+            assert row.equals(batch)
 
 
 BAD = {
@@ -134,25 +141,25 @@ def test_refusals_have_the_same_rules(rule):
     """The attribute and the rule are those of the encoder, and only that row is refused."""
     plan = plan_of(newer_by="v")
     items = [GOOD, BAD[rule], GOOD]
-    found = by_text(items, plan)
-    assert refusals_of(found) == refusals_of(by_columns(items, plan))
-    assert [each.rule for each in found.refusals] == [rule]
-    assert sum(map(len, found.lanes)) == 2
+    actual = by_text(items, plan)
+    assert refusals_of(actual) == refusals_of(by_columns(items, plan))
+    assert [refusal.rule for refusal in actual.refusals] == [rule]
+    assert sum(map(len, actual.lanes)) == 2
 
 
 def test_all_rows_may_have_a_key_of_another_type():
     """Where no row has the key's type, each is refused for it; no column is at fault as a whole."""
-    found = by_text([GOOD | {"pk": {"N": "1"}}, GOOD | {"pk": {"NULL": True}}], plan_of())
+    actual = by_text([GOOD | {"pk": {"N": "1"}}, GOOD | {"pk": {"NULL": True}}], plan_of())
     messages = ["the key is N, the table's is S", "the key is NULL, the table's is S"]
-    assert [each.message.rpartition(": ")[2] for each in found.refusals] == messages
-    assert sum(map(len, found.lanes)) == 0
+    assert [refusal.message.rpartition(": ")[2] for refusal in actual.refusals] == messages
+    assert sum(map(len, actual.lanes)) == 0
 
 
 def test_bytes_go_out_as_they_came():
     """Numbers, escapes and the order of attributes are those of the source; only what is unusual is encoded again."""
     items = [{"z": {"N": "1.500"}, **GOOD, "a": {"S": "\u00e9"}}, GOOD | {"w": {"N": "0e5"}}]
     (writes,) = by_text(items, plan_of(lanes=1), separators=(",", ":")).lanes
-    parts = {row - 100: writes.part(place) for place, row in enumerate(writes.rows.tolist())}
+    parts = {row - 100: writes.part(index) for index, row in enumerate(writes.rows.tolist())}
     assert parts[0] == lines_of(items[:1], separators=(",", ":"))
     assert b'"\\u00e9"' in parts[0]
     assert json.loads(parts[1])["w"] == {"N": canonical_number("0e5")}
@@ -163,17 +170,17 @@ def test_spare_memory_is_used_again():
     plan = plan_of(lanes=1)
     read = joined_items(raw_item_reader(plan).decode_batches(lines_of([GOOD] * 9), "items"))
     spare = deque([np.empty(1 << 16, np.uint8)])
-    given = spare[0]
+    buffer = spare[0]
     (writes,) = RawItemEncoder(plan, spare).encode(read).lanes
-    assert writes.texts is given
+    assert writes.texts is buffer
 
 
 @pytest.mark.parametrize("bad", [{"": {"S": "x"}}, {"x" * 65_536: {"S": "x"}}, {"w": {"M": {"": {"S": "x"}}}}])
 def test_a_name_that_no_column_has_is_refused_in_its_row(bad):
     """An empty or a very long name spoils its item alone, though no column could be called so."""
-    found = by_text([GOOD, GOOD | bad, GOOD | {"pk": {"S": ""}}], plan_of())
-    assert {each.row: each.rule for each in found.refusals} == {1: "name", 2: "key_empty"}
-    assert sum(map(len, found.lanes)) == 1
+    actual = by_text([GOOD, GOOD | bad, GOOD | {"pk": {"S": ""}}], plan_of())
+    assert {refusal.row: refusal.rule for refusal in actual.refusals} == {1: "name", 2: "key_empty"}
+    assert sum(map(len, actual.lanes)) == 1
 
 
 def growth_of(steps):
@@ -200,7 +207,7 @@ def test_updates_of_ever_new_patterns_of_nulls_take_no_more_memory():
         return pa.record_batch({"pk": ["x"] * 200, "sk": list(range(200)), **rows})
 
     batches, encoders = [batch() for _ in range(8)], Encoders(plan_of("update"), deque())
-    steps = [lambda each=each: encoders.of(each).encode(each, 0) for each in batches]
+    steps = [lambda batch=batch: encoders.of(batch).encode(batch, 0) for batch in batches]
     assert growth_of(steps) < 100_000
 
 
@@ -209,7 +216,7 @@ def test_ever_new_columns_take_no_more_memory():
     encoders = Encoders(plan_of(), deque())
     batches = [pa.record_batch({"pk": ["x"], "sk": [1], f"c{n}": [1]}) for n in range(80)]
     first = encoders.of(batches[0])
-    held = [encoders.of(each) for each in batches]
+    held = [encoders.of(batch) for batch in batches]
     assert held[0] is first
     assert encoders.of(batches[-1]) is held[-1]
     assert encoders.of(batches[0]) is not first

@@ -45,9 +45,9 @@ def test_every_item_of_an_export_is_written(server, tmp_path, mode):
     (home / "data" / "stray.json.gz").write_bytes(gzip.compress(b'{"Item":{"pk":{"S":"x"},"sk":{"N":"-1"}}}\n'))
     report = load(server, home, mode=mode)
     assert (report.rows, report.written) == (200, 200)
-    found = stored(server)
-    assert len(found) == 200
-    assert mode == "update" or [dict(item, s={"NS": sorted(item["s"]["NS"])}) for item in found] == ITEMS
+    actual = stored(server)
+    assert len(actual) == 200
+    assert mode == "update" or [dict(item, s={"NS": sorted(item["s"]["NS"])}) for item in actual] == ITEMS
 
 
 def test_the_plan_knows_the_rows(server, tmp_path):

@@ -65,8 +65,8 @@ def written(folder, rows, **options):
 def test_an_item_of_every_type(tmp_path, compression, ending, file_format, kind, text):
     """The line is as documented; a null is left out; numbers have no zeros at their end."""
     rows = pa.Table.from_pylist([ROW], schema=TYPES)
-    path, found = written(tmp_path, rows, key="pk:S,sk:N", format=file_format, compression=compression)
-    assert found == text
+    path, actual = written(tmp_path, rows, key="pk:S,sk:N", format=file_format, compression=compression)
+    assert actual == text
     assert path.name.endswith(f"{kind}{ending}")
 
 
@@ -77,8 +77,8 @@ def test_an_item_of_every_type(tmp_path, compression, ending, file_format, kind,
 def test_csv(tmp_path, delimiter, text):
     """A header, quotes doubled, numbers of keys bare; whatever parts the fields."""
     rows = pa.table({"pk": ["a,b"], "sk": [1], "t": ['say "x";']})
-    _, found = written(tmp_path, rows, key="pk:S,sk:N", format="csv", delimiter=delimiter, compression="none")
-    assert found == (text or 'pk,sk,t\n"a,b",1,"say ""x"";"\n'.replace(",", delimiter).replace("a" + delimiter, "a,"))
+    _, actual = written(tmp_path, rows, key="pk:S,sk:N", format="csv", delimiter=delimiter, compression="none")
+    assert actual == (text or 'pk,sk,t\n"a,b",1,"say ""x"";"\n'.replace(",", delimiter).replace("a" + delimiter, "a,"))
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ def test_csv(tmp_path, delimiter, text):
 )
 def test_conditions(tmp_path, options, members):
     """A line has the members of PutItem beside its item."""
-    _, found = written(tmp_path, pa.table({"pk": ["a"], "v": [3]}), key="pk:S", compression="none", **options)
-    assert json.loads(found) == {"Item": OLDER["Item"], **members}
-    assert found.startswith('{"Item":')
-    assert found.count("\n") == 1
+    _, actual = written(tmp_path, pa.table({"pk": ["a"], "v": [3]}), key="pk:S", compression="none", **options)
+    assert json.loads(actual) == {"Item": OLDER["Item"], **members}
+    assert actual.startswith('{"Item":')
+    assert actual.count("\n") == 1
 
 
 def test_the_manifest_lies_outside_the_prefix(tmp_path):

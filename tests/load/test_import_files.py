@@ -32,15 +32,15 @@ def rows(first, last, version=0):
 
 def items_in(uri, open_=None):
     """Return the items of all files, in order of names, decompressed."""
-    found = []
+    result = []
     for path in sorted(uri.iterdir()):
         data = path.read_bytes()
         if path.suffix == ".gz":
             data = gzip.decompress(data)
         elif path.suffix == ".zst":
             data = pa.CompressedInputStream(pa.py_buffer(data), "zstd").read()
-        found += [json.loads(line)["Item"] for line in data.splitlines()]
-    return found
+        result += [json.loads(line)["Item"] for line in data.splitlines()]
+    return result
 
 
 @pytest.mark.parametrize("compression", ["zstd", "gzip", "none"])

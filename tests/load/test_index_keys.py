@@ -19,7 +19,7 @@ def refused(column, *index_keys, metadata=None, name="mail"):
     schema = pa.schema([pa.field("pk", pa.string()), pa.field(name, column.type, metadata=metadata)])
     rows = pa.RecordBatch.from_arrays([pa.array(["a"] * len(column)), column], schema=schema)
     encoder = Encoder(schema, keys={"pk": "S"}, options=EncodeOptions(index_keys=index_keys))
-    return [(each.row, each.rule, each.message) for each in encoder.encode(rows).refusals]
+    return [(refusal.row, refusal.rule, refusal.message) for refusal in encoder.encode(rows).refusals]
 
 
 def test_a_row_without_the_key_is_no_part_of_the_index():
@@ -73,8 +73,8 @@ CASES = {
 @pytest.mark.parametrize(("column", "index_keys", "metadata", "rule", "reason"), CASES.values(), ids=CASES.keys())
 def test_a_bad_index_key_is_refused_by_row(column, index_keys, metadata, rule, reason):
     """The row, the attribute, the index and the reason are in the refusal; the other row is taken."""
-    ((row, found, message),) = refused(column, *index_keys, metadata=metadata)
-    assert (row, found) == (1, rule)
+    ((row, actual, message),) = refused(column, *index_keys, metadata=metadata)
+    assert (row, actual) == (1, rule)
     assert message.startswith(f"row 1: mail: {reason}")
 
 

@@ -18,8 +18,8 @@ GROUPS, GROUP = 3, 4
 
 def run(source, table, state, rejects, endpoint_url):
     """Load a file; its rows without a key are rejected."""
-    places = {"state": str(state), "reject_to": str(rejects), "job_id": "job_1"}
-    ddbio.load_files(source, table, lanes=1, engine="local", endpoint_url=endpoint_url, **places)
+    locations = {"state": str(state), "reject_to": str(rejects), "job_id": "job_1"}
+    ddbio.load_files(source, table, lanes=1, engine="local", endpoint_url=endpoint_url, **locations)
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +39,8 @@ def load(tmp_path):
 
         def make(number):
             server.load(f"rows{number}", b"", "pk:S")
-            places = [tmp_path / f"state{number}", tmp_path / f"rejects{number}"]
-            return places, tmp_path / "rows.parquet", f"rows{number}", *places, server.endpoint_url
+            folders = [tmp_path / f"state{number}", tmp_path / f"rejects{number}"]
+            return folders, tmp_path / "rows.parquet", f"rows{number}", *folders, server.endpoint_url
 
         def check(*words):
             run(*words)
@@ -56,8 +56,8 @@ def load(tmp_path):
 def test_a_load_that_is_killed(killer, load, moment):
     """The next run writes what is left: each good row is in the table, and each bad one is among the rejects."""
     make, check = load
-    places, *words = make(0)
-    assert killer(moment, places, *words) != WHOLE
+    folders, *words = make(0)
+    assert killer(moment, folders, *words) != WHOLE
     check(*words)
 
 

@@ -41,8 +41,8 @@ def rows(count, **columns):
 
 def stored(server, table="rows"):
     """Return what the table holds, in the order of its keys."""
-    found = ddbio.read_table(table, endpoint_url=server.endpoint_url).drop_columns("_rescue")
-    return sorted(found.to_pylist(), key=lambda row: (row["pk"], row["sk"]))
+    rows = ddbio.read_table(table, endpoint_url=server.endpoint_url).drop_columns("_rescue")
+    return sorted(rows.to_pylist(), key=lambda row: (row["pk"], row["sk"]))
 
 
 def in_order(table):
@@ -76,8 +76,8 @@ def test_columns_of_any_type_are_written(server, lanes):
         }
     )
     assert ddbio.write_table(table, "rows", endpoint_url=server.endpoint_url, lanes=lanes).written == 2
-    rest = {"view": "x", "pair": [1, 2], "took": "PT1S"}
-    first = {"pk": "a", "sk": 1, "at": "1970-01-01T00:00:00.000000Z", "day": "1970-01-01", **rest}
+    others = {"view": "x", "pair": [1, 2], "took": "PT1S"}
+    first = {"pk": "a", "sk": 1, "at": "1970-01-01T00:00:00.000000Z", "day": "1970-01-01", **others}
     assert stored(server)[0] == first
 
 

@@ -25,9 +25,9 @@ def lines(*rows):
     return "".join(f"{json.dumps(row)}\n" for row in rows)
 
 
-def without(*names, **given):
+def without(*names, **values):
     """Return the item as it was, without some attributes and with others."""
-    return {name: value for name, value in {**BEFORE, **given}.items() if name not in names}
+    return {name: value for name, value in {**BEFORE, **values}.items() if name not in names}
 
 
 ROWS = [
@@ -160,5 +160,5 @@ def test_an_attribute_may_have_the_name_of_the_column(filled, tmp_path):
     """The column that names nulls gives way to attributes."""
     (tmp_path / "rows.jsonl").write_text(lines({"pk": "a", "_nulls": "x", "v": None}, {"pk": "b", "_nulls_": 1}))
     load(filled, tmp_path, mode="update")
-    found = items(filled)
-    assert (found["a"], found["b"]) == (without("v", _nulls={"S": "x"}), without(_nulls_={"N": "1"}))
+    actual = items(filled)
+    assert (actual["a"], actual["b"]) == (without("v", _nulls={"S": "x"}), without(_nulls_={"N": "1"}))

@@ -23,8 +23,8 @@ def server():
 def written(server, data):
     """Write rows; return what the table then holds, by key, without what it does not."""
     ddbio.write_table(data, "orders", endpoint_url=server.endpoint_url)
-    found = ddbio.read_table("orders", endpoint_url=server.endpoint_url).to_pylist()
-    return {row.pop("pk"): {name: value for name, value in row.items() if value is not None} for row in found}
+    rows = ddbio.read_table("orders", endpoint_url=server.endpoint_url).to_pylist()
+    return {row.pop("pk"): {name: value for name, value in row.items() if value is not None} for row in rows}
 
 
 def test_a_list_of_dictionaries_is_rows(server):
@@ -98,8 +98,8 @@ def test_columns_and_frames_take_the_same_values(server, tmp_path):
         report = ddbio.write_table(data, "orders", **options)
         assert (report.written, report.rejected) == (2, 1)
         client = boto3.client("dynamodb", endpoint_url=server.endpoint_url)
-        found = client.scan(TableName="orders")["Items"]
-        assert sorted(found, key=str) == [
+        rows = client.scan(TableName="orders")["Items"]
+        assert sorted(rows, key=str) == [
             {"pk": {"S": "a"}, "v": {"N": str(10**20)}},
             {"pk": {"S": "b"}, "v": {"S": "x"}, "w": {"B": b"x"}},
         ]
@@ -115,10 +115,10 @@ def test_an_update_leaves_what_a_dictionary_lacks(server, between, as_columns):
     names = {"pk": None, "x": None, "y": None, "z": None}
     data = {name: [row.get(name) for row in rows] for name in names} if as_columns else iter(rows)
     ddbio.write_table(data, "orders", mode="update", **options)
-    found = boto3.client("dynamodb", endpoint_url=server.endpoint_url).get_item(
+    actual = boto3.client("dynamodb", endpoint_url=server.endpoint_url).get_item(
         TableName="orders", Key={"pk": {"S": "a"}}
     )
-    assert found["Item"] == {"pk": {"S": "a"}, "x": {"N": "1"}, **({} if as_columns else {"y": {"N": "0"}})}
+    assert actual["Item"] == {"pk": {"S": "a"}, "x": {"N": "1"}, **({} if as_columns else {"y": {"N": "0"}})}
 
 
 FRAME = pa.table({"pk": ["a"], "expires_at": pa.array([0], pa.timestamp("us", "UTC"))})

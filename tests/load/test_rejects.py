@@ -51,11 +51,11 @@ BAD_ROWS = {
 @pytest.mark.parametrize("rule", BAD_ROWS)
 def test_every_rule_rejects_its_row_alone(server, tmp_path, rule):
     """What breaks a rule is stored with the rule's name, and the rows beside it are written."""
-    given = {"pk": pa.array(["bad"]), "sk": pa.array([1]), "v": pa.array(["x"]), "tag": "S", **BAD_ROWS[rule]}
-    metadata = {"v": {"ddb:type": given.pop("tag")}} if "tag" in BAD_ROWS[rule] else {}
-    given.pop("tag", None)
-    schema = pa.schema([pa.field(name, column.type, metadata=metadata.get(name)) for name, column in given.items()])
-    bad = pa.Table.from_arrays(list(given.values()), schema=schema)
+    columns = {"pk": pa.array(["bad"]), "sk": pa.array([1]), "v": pa.array(["x"]), "tag": "S", **BAD_ROWS[rule]}
+    metadata = {"v": {"ddb:type": columns.pop("tag")}} if "tag" in BAD_ROWS[rule] else {}
+    columns.pop("tag", None)
+    schema = pa.schema([pa.field(name, column.type, metadata=metadata.get(name)) for name, column in columns.items()])
+    bad = pa.Table.from_arrays(list(columns.values()), schema=schema)
     good = pa.table({"pk": ["good", "fine"], "sk": [1, 2]})
     options = {"endpoint_url": server.endpoint_url, "reject_to": str(tmp_path)}
     report = ddbio.write_table([*bad.to_batches(), *good.to_batches()], "rows", **options)
@@ -92,10 +92,10 @@ def test_rejects_name_their_file_and_the_row_in_it(server, tmp_path, mode):
     stored = [
         json.loads(line) for path in (tmp_path / "rejects").glob("*.jsonl") for line in path.read_text().splitlines()
     ]
-    found = sorted((each["file"].removeprefix(f"{source}/"), each["file_row"]) for each in stored)
+    actual = sorted((row["file"].removeprefix(f"{source}/"), row["file_row"]) for row in stored)
     bad = range(0, 1000, 97)
-    assert found == [*(("a.parquet", row) for row in bad), *(("b.jsonl", row) for row in bad), ("c.csv", 2)]
-    assert all(each["item"]["sk"] == {"N": str(each["file_row"])} for each in stored if "c.csv" not in each["file"])
+    assert actual == [*(("a.parquet", row) for row in bad), *(("b.jsonl", row) for row in bad), ("c.csv", 2)]
+    assert all(row["item"]["sk"] == {"N": str(row["file_row"])} for row in stored if "c.csv" not in row["file"])
     assert report.rejected == len(stored)
     message = rf"cannot be written to table 'rows' \({source}/a.parquet, row 0\): key_empty"
     with pytest.raises(PartialWriteError, match=message):
@@ -148,7 +148,7 @@ def test_rejects_name_their_line(server, tmp_path, mode):
     ddbio.load_files(str(source), "rows", reject_to=str(tmp_path / "rejects"), **options)
     paths = (tmp_path / "rejects").glob("*.jsonl")
     kept = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
-    assert {(each["file"].removeprefix(f"{source}/"), each["file_row"], each["line"]) for each in kept} == expected
+    assert {(row["file"].removeprefix(f"{source}/"), row["file_row"], row["line"]) for row in kept} == expected
     with pytest.raises(PartialWriteError, match=r"\(.*/quoted\.csv, line 3\): key_empty"):
         ddbio.load_files(str(source / "quoted.csv"), "rows", **options)
 
@@ -240,7 +240,7 @@ def test_rows_that_all_lack_something_are_rejected_again(server, tmp_path, rule)
     assert (report.written, report.rejected) == (1, len(LACKING[rule]))
     (path,) = (tmp_path / "again").glob("*.jsonl")
     stored = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [(each["rule"], each["item"]) for each in stored] == [(rule, item) for item in LACKING[rule]]
+    assert [(row["rule"], row["item"]) for row in stored] == [(rule, item) for item in LACKING[rule]]
 
 
 def test_rows_are_tried_again_in_their_order(server, tmp_path):

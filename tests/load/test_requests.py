@@ -54,7 +54,7 @@ def table_of(rows, *, names_nulls=False):
             name: pa.array([row.get(name) for row in rows], pa.int64() if tag == "N" else pa.string())
             for name, tag in COLUMNS.items()
         },
-        "_rescue": pa.array([json.dumps(each) if each else None for each in rescued], pa.string()),
+        "_rescue": pa.array([json.dumps(value) if value else None for value in rescued], pa.string()),
     }
     batch = pa.record_batch(arrays)
     if not names_nulls:
@@ -80,20 +80,20 @@ def plain_request(row, options, *, names_nulls=False):
     if operation == "update":
         columns = [*(["op"] if "op" in item else []), *COLUMNS]
         attributes = [*columns, *(name for name in item if name not in columns)]
-        places = {name: place for place, name in enumerate(attributes)}
-        sets = ", ".join(f"#n{places[name]} = :v{places[name]}" for name in attributes if name in item)
+        numbers = {name: index for index, name in enumerate(attributes)}
+        sets = ", ".join(f"#n{numbers[name]} = :v{numbers[name]}" for name in attributes if name in item)
         removed = [name for name in attributes if name not in item]
         removed = [name for name in removed if name in row.get("nulls", ())] if names_nulls else removed
-        removes = ", ".join(f"#n{places[name]}" for name in removed)
-        names = {f"#n{places[name]}": name for name in (*item, *removed)}
-        values = {f":v{places[name]}": value for name, value in item.items()}
+        removes = ", ".join(f"#n{numbers[name]}" for name in removed)
+        names = {f"#n{numbers[name]}": name for name in (*item, *removed)}
+        values = {f":v{numbers[name]}": value for name, value in item.items()}
         clauses = " ".join(filter(None, [sets and f"SET {sets}", removes and f"REMOVE {removes}"]))
         request |= {"UpdateExpression": clauses} if clauses else {}
         request["Key"] = key
         if newer_by is not None:
-            place = places[newer_by]
+            number = numbers[newer_by]
             names["#k"] = "pk"
-            request["ConditionExpression"] = f"attribute_not_exists(#k) OR #n{place} < :v{place}"
+            request["ConditionExpression"] = f"attribute_not_exists(#k) OR #n{number} < :v{number}"
         operation = "UpdateItem"
     elif operation in {"upsert", "delete"} and newer_by is None:
         return "BatchWriteItem", (
@@ -119,19 +119,19 @@ def plain_request(row, options, *, names_nulls=False):
 def made_requests(writer, batch):
     """Return what is sent for the rows of a batch, and the rows that are refused."""
     encoded = writer.encode(batch)
-    found = []
+    result = []
     for writes in encoded.lanes:
         packer = Packer(writes)
-        while places := packer.take():
-            operation, text, _ = writes.request(places)
+        while positions := packer.take():
+            operation, text, _ = writes.request(positions)
             body = json.loads(text)
-            rows = writes.rows[list(places)].tolist()
+            rows = writes.rows[list(positions)].tolist()
             if operation != "BatchWriteItem":
-                found.append((rows, operation, [body]))
+                result.append((rows, operation, [body]))
                 continue
             assert body["ReturnConsumedCapacity"] == "INDEXES"
-            found.append((rows, operation, body["RequestItems"]["rows"]))
-    return found, sorted(refusal.row for refusal in encoded.refusals)
+            result.append((rows, operation, body["RequestItems"]["rows"]))
+    return result, sorted(refusal.row for refusal in encoded.refusals)
 
 
 ROWS = st.lists(
@@ -159,14 +159,14 @@ def test_requests_are_those_of_a_plain_builder(options, batches, lanes, names_nu
         batch = table_of(rows, names_nulls=names_nulls)
         writer = writer or RowEncoder(batch.schema, plan_of(lanes, **options))
         expected = [plain_request(row, options, names_nulls=names_nulls) for row in rows]
-        found, refused = made_requests(writer, batch)
-        assert refused == [row for row, each in enumerate(expected) if each is None]
+        actual, refused = made_requests(writer, batch)
+        assert refused == [row for row, value in enumerate(expected) if value is None]
         sent = [
             (row, (operation, asked))
-            for numbers, operation, each in found
-            for row, asked in zip(numbers, each, strict=True)
+            for numbers, operation, value in actual
+            for row, asked in zip(numbers, value, strict=True)
         ]
-        assert sorted(row for row, _ in sent) == [row for row, each in enumerate(expected) if each is not None]
+        assert sorted(row for row, _ in sent) == [row for row, value in enumerate(expected) if value is not None]
         assert all(expected[row] == asked for row, asked in sent)
         for key in {row["pk"] for row in rows}:
             numbers = [row for row, _ in sent if rows[row]["pk"] == key]
@@ -177,8 +177,8 @@ def test_updates_break_no_batch():
     """Puts and deletes of one operation column fill their batches, however many updates stand between them."""
     rows = [{"pk": f"k{n}", "op": ("put", "update", "delete")[n % 3], "b": n} for n in range(150)]
     batch = table_of(rows)
-    found, _ = made_requests(RowEncoder(batch.schema, plan_of(mode="upsert", operation_by="op")), batch)
-    assert sorted(len(numbers) for numbers, *_ in found) == [1] * 50 + [25] * 4
+    actual, _ = made_requests(RowEncoder(batch.schema, plan_of(mode="upsert", operation_by="op")), batch)
+    assert sorted(len(numbers) for numbers, *_ in actual) == [1] * 50 + [25] * 4
 
 
 @pytest.mark.parametrize("rescued", [False, True])
@@ -209,12 +209,12 @@ def test_updates_of_columns_have_the_bytes_of_a_plain_builder(batches):
         values = ValuesEncoder(batch.schema, columns).encode(batch).rows()
         keys = ItemEncoder(batch.schema, ["pk"], {"pk": "S"}).encode(batch).rows()
         expected = []
-        for row, (key, each) in enumerate(zip(keys, values, strict=True)):
+        for row, (key, value) in enumerate(zip(keys, values, strict=True)):
             has = [batch.column(name)[row].is_valid for name in columns]
-            sets = ", ".join(f"#n{place} = :v{place}" for place, there in enumerate(has) if there)
-            removes = ", ".join(f"#n{place}" for place, there in enumerate(has) if not there)
+            sets = ", ".join(f"#n{index} = :v{index}" for index, there in enumerate(has) if there)
+            removes = ", ".join(f"#n{index}" for index, there in enumerate(has) if not there)
             clauses = f"SET {sets}{removes and ' REMOVE '}{removes}"
-            expected.append(key + VALUES + each + f',"UpdateExpression":"{clauses}"'.encode())
+            expected.append(key + VALUES + value + f',"UpdateExpression":"{clauses}"'.encode())
         assert updates.encode(batch).rows() == expected
 
 
@@ -239,7 +239,7 @@ def test_refused_rows_add_nothing_and_are_told_once():
     )
     updates = UpdateEncoder(schema, schema.names, {"pk": "S"}, "rows")
     made = updates.encode(batch)
-    assert [(each.row, each.rule) for each in made.refusals] == [(0, "key_empty"), (2, "duplicate")]
+    assert [(refusal.row, refusal.rule) for refusal in made.refusals] == [(0, "key_empty"), (2, "duplicate")]
     alone = updates.encode(batch.slice(1, 1)).rows() + updates.encode(batch.slice(3, 1)).rows()
     assert made.rows() == [b"", alone[0], b"", alone[1]]
 
@@ -268,10 +268,10 @@ def columns_of_rows(draw, count):
         return made.within(flags), [text if flag else b"" for text, flag in zip(texts, flags, strict=True)]
     if kind == "spread":
         rows = np.flatnonzero(draw(arrays(np.bool_, count)))
-        found = [b""] * count
+        actual = [b""] * count
         for row, text in zip(rows, texts, strict=False):
-            found[row] = text
-        return own_texts(texts[: len(rows)]).spread(rows, count), found
+            actual[row] = text
+        return own_texts(texts[: len(rows)]).spread(rows, count), actual
     return made, texts
 
 
@@ -297,8 +297,8 @@ def test_rows_hold_the_texts_of_all_columns(data):
 
 def plain_expression(has):
     """Return what sets some columns and removes the others."""
-    sets = ", ".join(f"#n{place} = :v{place}" for place, each in enumerate(has) if each)
-    removes = ", ".join(f"#n{place}" for place, each in enumerate(has) if not each)
+    sets = ", ".join(f"#n{index} = :v{index}" for index, value in enumerate(has) if value)
+    removes = ", ".join(f"#n{index}" for index, value in enumerate(has) if not value)
     clauses = [f"{verb} {named}" for verb, named in (("SET", sets), ("REMOVE", removes)) if named]
     return f',"UpdateExpression":"{" ".join(clauses)}"'.encode()
 

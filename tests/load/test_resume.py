@@ -313,17 +313,17 @@ def test_every_mode_run_twice_has_the_result_of_once(server, tmp_path, options):
     if "operation_by" in options:
         columns["op"] = [("put", "update", "delete")[n % 7 % 3] for n in range(120)]
     pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
-    given = {"endpoint_url": server.endpoint_url, "state": str(tmp_path / "state"), **options}
+    shared = {"endpoint_url": server.endpoint_url, "state": str(tmp_path / "state"), **options}
     before = pa.table({"pk": ["00", "07", "99"], "n": [-1, -1, -1], "kept": ["a", "b", "c"]})
     ddbio.write_table(before, "rows", endpoint_url=server.endpoint_url)
 
     def stored():
-        found = ddbio.read_table("rows", endpoint_url=server.endpoint_url).to_pylist()
-        return sorted(found, key=lambda row: row["pk"])
+        rows = ddbio.read_table("rows", endpoint_url=server.endpoint_url).to_pylist()
+        return sorted(rows, key=lambda row: row["pk"])
 
-    first = ddbio.load_files(tmp_path / "rows.parquet", "rows", **given)
+    first = ddbio.load_files(tmp_path / "rows.parquet", "rows", **shared)
     once = stored()
-    second = ddbio.load_files(tmp_path / "rows.parquet", "rows", **given)
+    second = ddbio.load_files(tmp_path / "rows.parquet", "rows", **shared)
     assert stored() == once != []
     assert second.earlier_job_id == first.job_id
     assert second.rows == first.rows == 120

@@ -56,8 +56,8 @@ def test_rejected_rows_lie_in_the_bucket(s3, table):
         s3_endpoint_url=url,
     )  # fmt: skip
     assert (report.written, report.rejected) == (1, 2)
-    (found,) = client.list_objects_v2(Bucket=BUCKET, Prefix="rejects/")["Contents"]
-    text = client.get_object(Bucket=BUCKET, Key=found["Key"])["Body"].read()
+    (row,) = client.list_objects_v2(Bucket=BUCKET, Prefix="rejects/")["Contents"]
+    text = client.get_object(Bucket=BUCKET, Key=row["Key"])["Body"].read()
     assert len([json.loads(line) for line in text.splitlines()]) == 2
 
 
@@ -78,8 +78,8 @@ def test_a_load_goes_on_from_notes_in_the_bucket(s3, table):
         return len(sink.getvalue())
 
     def load():
-        places = {"endpoint_url": table, "s3_endpoint_url": url, "state": f"s3://{BUCKET}/state", "job_id": "job_1"}
-        return ddbio.load_files(f"s3://{BUCKET}/noted/", "rows", **places)
+        options = {"endpoint_url": table, "s3_endpoint_url": url, "state": f"s3://{BUCKET}/state", "job_id": "job_1"}
+        return ddbio.load_files(f"s3://{BUCKET}/noted/", "rows", **options)
 
     size = put("a")
     assert (load().rows, load().rows, load().resumed_rows) == (50, 0, 50)

@@ -93,8 +93,8 @@ def dealt(keys, lanes, first):
     """Return the puts of rows with these keys for each lane, all of a key in one; rows are numbered from ``first``."""
     writes_of_lanes = []
     for lane in range(lanes):
-        places = [place for place, key in enumerate(keys) if key % lanes == lane]
-        writes = writes_of([keys[place] for place in places], numbers=[first + place for place in places])
+        indices = [index for index, key in enumerate(keys) if key % lanes == lane]
+        writes = writes_of([keys[index] for index in indices], numbers=[first + index for index in indices])
         writes_of_lanes.append(writes)
     chunk = pa.record_batch({"pk": [f"k{key}" for key in keys]})
     return writes_of_lanes, chunk, first
@@ -133,7 +133,7 @@ def test_whatever_happens_every_acknowledged_row_is_there(seeds):
         assert sum(lane.counts.written for lane in scheduler.lanes) == len(good), seed
         assert len(passed) + len(scheduler.take_reached()) == chunks, seed
         for key in set(keys):
-            seen = [n for each, n in service.history if each == f"k{key}"]
+            seen = [n for value, n in service.history if value == f"k{key}"]
             assert seen == sorted(seen), seed
 
 
@@ -440,7 +440,9 @@ def test_requests_of_one_row_reach_the_budget(wcu_per_second, latency_seconds):
     # From when as many are in flight, until the first lane has no row left.
     first, last = network.sent_at[0] + 2.0, network.sent_at[-1] - 3.0
     begins = [first + number / 10 for number in range(int((last - first - WINDOW_SECONDS) * 10))]
-    sums = [bisect_left(network.sent_at, each + WINDOW_SECONDS) - bisect_left(network.sent_at, each) for each in begins]
+    sums = [
+        bisect_left(network.sent_at, value + WINDOW_SECONDS) - bisect_left(network.sent_at, value) for value in begins
+    ]
     assert sums
     assert min(sums) >= 0.985 * WINDOW_SECONDS * wcu_per_second
     assert max(sums) <= 1.02 * WINDOW_SECONDS * wcu_per_second

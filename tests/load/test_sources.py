@@ -24,20 +24,20 @@ from tests.load.file_units import FACTS, opened, read
 def test_units_are_row_groups_stripes_and_files(folder):
     """Files come in the order of their names, each in its parts; their rows are counted without reading them."""
     source = opened(folder)
-    places = [(unit.entry.path, unit.part) for unit in source.units]
+    parts = [(unit.entry.path, unit.part) for unit in source.units]
     groups = [("a.parquet", 0), ("a.parquet", 1), ("a.parquet", 2), ("a.parquet", 3)]
-    assert places == [*groups, ("b.orc", 0), ("c.jsonl", 0), ("sub/d.parquet", 0)]
+    assert parts == [*groups, ("b.orc", 0), ("c.jsonl", 0), ("sub/d.parquet", 0)]
     assert source.rows is None
     assert opened(f"{folder}/a*").rows == 1000
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "paths"),
     [("a.parquet", ["a.parquet"]), ("sub", ["d.parquet"]), ("*.orc", ["b.orc"]), ("sub/d*", ["d.parquet"])],
 )
-def test_names_folders_and_globs(folder, name, found):
+def test_names_folders_and_globs(folder, name, paths):
     """A file, a folder and a glob each bring their own files only."""
-    assert [entry.path for entry in opened(f"{folder}/{name}").files] == found
+    assert [entry.path for entry in opened(f"{folder}/{name}").files] == paths
 
 
 @pytest.mark.parametrize("name", ["out.parquet", "out.parquet/", "file://{}/out.parquet", "odd[1].jsonl", "odd*.jsonl"])
@@ -76,14 +76,14 @@ def test_a_missing_file_is_told(tmp_path):
 def test_files_of_one_scan_have_each_key_once(tmp_path):
     """Only files that the manifest of one scan names, with the target's key, are known to have no key twice."""
     with FakeDynamoDB() as server:
-        given = {"endpoint_url": server.endpoint_url, "region": "us-east-1"}
+        options = {"endpoint_url": server.endpoint_url, "region": "us-east-1"}
         server.load("rows", b'{"pk":{"S":"a"},"v":{"S":"b"}}\n{"pk":{"S":"b"},"v":{"S":"b"}}\n', "pk:S")
-        ddbio.scan_to_files("rows", str(tmp_path), **given)
+        ddbio.scan_to_files("rows", str(tmp_path), **options)
         assert is_one_scan(opened(tmp_path), [("pk", "S")])
         assert not is_one_scan(opened(tmp_path), [("v", "S")])
         (file,) = tmp_path.glob("*.parquet")
         assert is_one_scan(opened(file), [("pk", "S")])
-        ddbio.scan_to_files("rows", str(tmp_path), mode="append", **given)
+        ddbio.scan_to_files("rows", str(tmp_path), mode="append", **options)
         assert not is_one_scan(opened(tmp_path), [("pk", "S")])
         assert is_one_scan(opened(file), [("pk", "S")])
         file.rename(tmp_path / "other.parquet")
@@ -97,7 +97,7 @@ def rows_of(source):
 
 
 @pytest.mark.parametrize(
-    ("pattern", "found"),
+    ("pattern", "paths"),
     [
         ("*.parquet", ["a.parquet"]),
         ("**.parquet", ["a.parquet", "sub/d.parquet"]),
@@ -111,17 +111,17 @@ def rows_of(source):
         ("**/d.*", ["sub/d.parquet"]),
     ],
 )
-def test_a_star_stays_within_a_folder(folder, pattern, found):
+def test_a_star_stays_within_a_folder(folder, pattern, paths):
     """One star and a question mark match no slash, two stars do; a folder is taken with all that is in it."""
-    assert [f"{entry.path}" for entry in opened(f"{folder}/{pattern}").files] == found
+    assert [f"{entry.path}" for entry in opened(f"{folder}/{pattern}").files] == paths
 
 
 @pytest.fixture
 def days(tmp_path):
     """Return a folder partitioned as Hive, Spark and Arrow do."""
-    for number, place in enumerate(["day=2026-11-21/n=1", "day=a%2Fb/n=20", f"day={NO_VALUE}/n={NO_VALUE}"]):
-        (tmp_path / "days" / place).mkdir(parents=True)
-        pq.write_table(pa.table({"pk": [f"{number}"]}), tmp_path / "days" / place / "x.parquet")
+    for number, folder in enumerate(["day=2026-11-21/n=1", "day=a%2Fb/n=20", f"day={NO_VALUE}/n={NO_VALUE}"]):
+        (tmp_path / "days" / folder).mkdir(parents=True)
+        pq.write_table(pa.table({"pk": [f"{number}"]}), tmp_path / "days" / folder / "x.parquet")
     return tmp_path / "days"
 
 
@@ -145,8 +145,8 @@ def test_folders_that_name_a_value_are_columns(days):
 
 def test_columns_of_folders_have_the_types_of_keys(days):
     """A key attribute has its own type, whatever its values look like."""
-    found = {name: tag for unit in opened(days, {"n": "S", "day": "B"}).units for name, tag, _ in unit.columns}
-    assert found == {"day": "B", "n": "S"}
+    actual = {name: tag for unit in opened(days, {"n": "S", "day": "B"}).units for name, tag, _ in unit.columns}
+    assert actual == {"day": "B", "n": "S"}
 
 
 def test_a_column_of_the_rows_stays(days):
@@ -221,8 +221,8 @@ def test_text_that_is_written_as_it_is_has_the_columns_of_its_folders(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(text)
     source = opened(tmp_path)
-    found = list(UnitReader(source.store, plan).read(source.units, lambda *_: None))
-    items = [batch for batch in found if not isinstance(batch, Checkpoint)]
+    actual = list(UnitReader(source.store, plan).read(source.units, lambda *_: None))
+    items = [batch for batch in actual if not isinstance(batch, Checkpoint)]
     assert items[0].to_pylist() == [{"pk": "0", "_rescue": None}]
     assert json.loads(items[1].item_text(0)) == {"pk": {"S": "1"}}
     assert items[2].to_pylist() == [{"pk": "1", "n": "1", "_rescue": None}]

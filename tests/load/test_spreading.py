@@ -27,21 +27,21 @@ def spread(feed, *, rate=None, any_order=False, window_bytes=WINDOW_BYTES):
     """Return what becomes of a feed, and of the numbers of its rows."""
     spreading = RowSpreader(plan_of(rate), any_order=any_order, window_bytes=window_bytes)
     handed, numbers = [], []
-    for each in (each for each in spreading.spread(feed) if each is not None):
-        handed.append(each)
-        if not isinstance(each, Checkpoint):
-            numbers += [spreading.number_of(len(numbers) + place) for place in range(each.num_rows)]
+    for element in (element for element in spreading.spread(feed) if element is not None):
+        handed.append(element)
+        if not isinstance(element, Checkpoint):
+            numbers += [spreading.number_of(len(numbers) + index) for index in range(element.num_rows)]
     return handed, numbers
 
 
 def rows_before(feed):
     """Return the rows of a feed, and how many of them come before each checkpoint, by its name."""
     rows, before = [], {}
-    for each in feed:
-        if isinstance(each, Checkpoint):
-            before[each.reached] = len(rows)
+    for element in feed:
+        if isinstance(element, Checkpoint):
+            before[element.reached] = len(rows)
         else:
-            rows += [(each.schema.names[1], *row.values()) for row in each.to_pylist()]
+            rows += [(element.schema.names[1], *row.values()) for row in element.to_pylist()]
     return rows, before
 
 
@@ -50,9 +50,9 @@ def rows_before(feed):
 def test_rows_keys_and_checkpoints(sizes, n_keys, any_order):
     """All rows come, a key's in their order unless any will do, and a checkpoint after all that was before it."""
     feed, start = [], 0
-    for place, size in enumerate(sizes):
+    for index, size in enumerate(sizes):
         if size is None:
-            feed.append(Checkpoint(place))
+            feed.append(Checkpoint(index))
             continue
         values = list(range(start, start + size[0]))
         keys = [str(value % n_keys) if value % 3 else f"own-{value}" for value in values]
@@ -60,21 +60,21 @@ def test_rows_keys_and_checkpoints(sizes, n_keys, any_order):
         start += size[0]
     rows, before = rows_before(feed)
     handed, numbers = spread(feed, any_order=any_order)
-    found, later = rows_before(handed)
-    assert [rows[number] for number in numbers] == found
-    assert sorted(found, key=lambda row: row[2]) == rows
+    actual, later = rows_before(handed)
+    assert [rows[number] for number in numbers] == actual
+    assert sorted(actual, key=lambda row: row[2]) == rows
     assert before.keys() == later.keys()
-    assert all(set(rows[:count]) <= set(found[: later[name]]) for name, count in before.items())
+    assert all(set(rows[:count]) <= set(actual[: later[name]]) for name, count in before.items())
     if not any_order:
         for key in {row[1] for row in rows}:
-            assert [row for row in found if row[1] == key] == [row for row in rows if row[1] == key]
+            assert [row for row in actual if row[1] == key] == [row for row in rows if row[1] == key]
 
 
 def test_numbers_of_rows_are_kept_while_they_may_be_asked_for():
     """A row that a lane still holds has its number after many small windows, and what is long done is forgotten."""
     spreading = RowSpreader(plan_of(), any_order=True, window_bytes=1)
-    feed = [pa.record_batch({"pk": [f"{n}-{place}" for place in range(1000)]}) for n in range(200)]
-    handed = [each.column(0).to_pylist() for each in spreading.spread(feed) if each is not None]
+    feed = [pa.record_batch({"pk": [f"{n}-{index}" for index in range(1000)]}) for n in range(200)]
+    handed = [batch.column(0).to_pylist() for batch in spreading.spread(feed) if batch is not None]
     number = spreading.number_of(150_003)
     assert handed[150][3] == f"150-{number - 150_000}"
     assert spreading.number_of(3) == 3
@@ -99,7 +99,7 @@ def test_the_same_column_as_list_and_set_stays_apart():
     tagged = plain.set(1, plain.field(1).with_metadata({"ddb:type": "SS"}))
     batches = [pa.record_batch([["a"], [["x"]]], schema=schema) for schema in (plain, tagged)]
     handed, _ = spread(batches)
-    assert [each.schema.field(1).metadata for each in handed] == [None, {b"ddb:type": b"SS"}]
+    assert [batch.schema.field(1).metadata for batch in handed] == [None, {b"ddb:type": b"SS"}]
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,12 @@ print("pandas" in sys.modules)
 def test_a_small_budget_needs_no_wide_window(rate, most):
     """Rows wait for others for seconds, and at the rate of one partition for one, so that units end soon."""
     feed = [pa.record_batch({"pk": [f"{n:06}" for n in range(first, first + 100)]}) for first in range(0, 40_000, 100)]
-    marked = [each for place, batch in enumerate(feed) for each in (batch, Checkpoint(100 * (place + 1)))]
+    marked = [element for index, batch in enumerate(feed) for element in (batch, Checkpoint(100 * (index + 1)))]
     handed, _ = spread([Checkpoint(0), *marked], rate=rate, window_bytes=1 << 26)
     _, later = rows_before(
-        [each if isinstance(each, Checkpoint) else each.append_column("v", each.column(0)) for each in handed]
+        [
+            element if isinstance(element, Checkpoint) else element.append_column("v", element.column(0))
+            for element in handed
+        ]
     )
     assert max(count - name for name, count in later.items()) <= most

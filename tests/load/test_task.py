@@ -29,11 +29,11 @@ def test_every_unit_is_dealt_once_and_evenly(sizes, tasks):
     """Each task has units in their order, none has none, and no task has more than its share and one unit."""
     units = units_of(sizes)
     dealt = assign_units(units, tasks)
-    assert sorted((unit for each in dealt for unit in each), key=lambda unit: unit.number) == units
-    assert all(each and list(each) == sorted(each, key=lambda unit: unit.number) for each in dealt)
+    assert sorted((unit for part in dealt for unit in part), key=lambda unit: unit.number) == units
+    assert all(part and list(part) == sorted(part, key=lambda unit: unit.number) for part in dealt)
     assert len(dealt) == min(tasks, len(units))
-    for each in dealt:
-        assert sum(unit.size_bytes for unit in each) <= sum(sizes) / len(dealt) + max(sizes)
+    for part in dealt:
+        assert sum(unit.size_bytes for unit in part) <= sum(sizes) / len(dealt) + max(sizes)
 
 
 def test_a_task_carries_its_own_units_only():
@@ -61,7 +61,7 @@ def test_a_task_carries_its_own_units_only():
 def test_size_budget_and_order_choose_the_road(size, options, spark, engine, key_partitions):
     """Spark is for what one process cannot do, and rows are shuffled where their order matters."""
     asked = parse_options(LoadOptions, {"source": "s", "table": "rows", **options})
-    found = SourceDescription(1, 1, size, None, exact=False, row_units=None, columns=())
-    plan = plan_load(asked, plan_write(FACTS, asked), FACTS, found, Resources(2, None, spark))
+    source = SourceDescription(1, 1, size, None, exact=False, row_units=None, columns=())
+    plan = plan_load(asked, plan_write(FACTS, asked), FACTS, source, Resources(2, None, spark))
     assert (plan.engine, plan.key_partitions) == (engine, key_partitions)
     assert plan.estimated_seconds is None

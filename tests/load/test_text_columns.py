@@ -32,12 +32,12 @@ def table(server, request):
 def items(table):
     """Return the items of a table by their keys."""
     name, options = table
-    found = {}
+    result = {}
     for batch in ddbio.scan_batches(name, **options):
         for line in ddbio.to_dynamodb_json(batch).splitlines():
             item = json.loads(line)
-            found[item.pop("pk")["S"]] = item
-    return found
+            result[item.pop("pk")["S"]] = item
+    return result
 
 
 def load(table, source, **options):
@@ -88,8 +88,8 @@ def test_declared_csv_is_what_is_declared(table, tmp_path):
     kept = [
         json.loads(line) for path in (tmp_path / "rejects").glob("*.jsonl") for line in path.read_text().splitlines()
     ]
-    found = {each["line"]: (each["rule"], each["reason"].partition(":")[0]) for each in kept}
-    assert found == {4: ("number", "n"), 5: ("json", "b"), 6: ("json", "j"), 7: ("json", "x")}
+    actual = {row["line"]: (row["rule"], row["reason"].partition(":")[0]) for row in kept}
+    assert actual == {4: ("number", "n"), 5: ("json", "b"), 6: ("json", "j"), 7: ("json", "x")}
     assert report.rejected == 4
 
 
@@ -120,9 +120,9 @@ def test_declared_text_is_a_number_as_it_is_written(table, tmp_path, beside):
     (tmp_path / "a.jsonl").write_text("".join(rows) + f'{{"pk":"text","zip":"x"}}\n{{"pk":"beside","n":{beside}}}\n')
     report = load(table, tmp_path, types=TYPES, reject_to=str(tmp_path / "rejects"))
     assert report.rejected == (beside == "1e400")
-    found = items(table)
-    assert {key: found[key] for key in numbers} == {number: {"zip": {"S": number}} for number in numbers}
-    assert found["text"] == {"zip": {"S": "x"}}
+    actual = items(table)
+    assert {key: actual[key] for key in numbers} == {number: {"zip": {"S": number}} for number in numbers}
+    assert actual["text"] == {"zip": {"S": "x"}}
 
 
 def test_json_that_is_not_what_is_declared_names_its_line(table, tmp_path):
@@ -198,7 +198,7 @@ def test_a_broken_file_is_found_before_anything_is_written(server, table, tmp_pa
         (tmp_path / f"a{good:02}.jsonl").write_text(f'{{"pk":"{good}"}}\n')
     write, message = BROKEN[name]
     write(tmp_path / name)
-    for act in (load, lambda *given: ddbio.plan_load(str(given[1]), table[0], **table[1])):
+    for act in (load, lambda *arguments: ddbio.plan_load(str(arguments[1]), table[0], **table[1])):
         with pytest.raises((DecodeError, SchemaError), match=message):
             act(table, tmp_path)
     assert items(table) == {}

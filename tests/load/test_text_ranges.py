@@ -41,31 +41,31 @@ def options_of(source, **options):
 def opened_in_ranges(source, **options):
     """Return the source, and a reader that knows what is found out of its text first."""
     options = options_of(source, **options)
-    found, plan = open_source(options, {}, splits_text=True), plan_write(FACTS, options)
+    actual, plan = open_source(options, {}, splits_text=True), plan_write(FACTS, options)
     engine = open_engine("local")
     budget = LocalBudget(None, job="test")
     reader = UnitReader(
-        found.store, plan, texts=read_layouts(UnitReader(found.store, plan), found.units, engine, budget)
+        actual.store, plan, texts=read_layouts(UnitReader(actual.store, plan), actual.units, engine, budget)
     )
-    return found, reader
+    return actual, reader
 
 
 def rows_of(reader, units, origins=None):
     """Return the rows of some units as batches and raw items."""
-    found = []
-    for each in reader.read(units, lambda *_: None, origins=origins):
-        if isinstance(each, Checkpoint):
-            each.reached()
+    result = []
+    for value in reader.read(units, lambda *_: None, origins=origins):
+        if isinstance(value, Checkpoint):
+            value.reached()
         else:
-            found.append(each)
-    return found
+            result.append(value)
+    return result
 
 
-def keys_of(found):
+def keys_of(parts):
     """Return the keys of rows."""
-    if isinstance(found[0], pa.RecordBatch):
-        return [item["pk"]["S"] for batch in found for item in items_of(batch.select(["pk"]))]
-    return [json.loads(items.item_text(row))["pk"]["S"] for items in found for row in range(len(items))]
+    if isinstance(parts[0], pa.RecordBatch):
+        return [item["pk"]["S"] for batch in parts for item in items_of(batch.select(["pk"]))]
+    return [json.loads(items.item_text(row))["pk"]["S"] for items in parts for row in range(len(items))]
 
 
 def test_plain_lines_are_units_of_one_set_of_columns(tmp_path):
@@ -77,11 +77,11 @@ def test_plain_lines_are_units_of_one_set_of_columns(tmp_path):
     source, reader = opened_in_ranges(tmp_path)
     assert len(source.units) == 3
     assert all(unit.size_bytes <= RANGE_BYTES for unit in source.units)
-    found = [rows_of(reader, [unit]) for unit in source.units]
-    assert [key for each in found for key in keys_of(each)] == [f"k{number}" for number in range(ROWS)]
-    assert len({batch.schema.serialize().to_pybytes() for each in found for batch in each}) == 1
+    actual = [rows_of(reader, [unit]) for unit in source.units]
+    assert [key for value in actual for key in keys_of(value)] == [f"k{number}" for number in range(ROWS)]
+    assert len({batch.schema.serialize().to_pybytes() for value in actual for batch in value}) == 1
     expected = digest_of_batches(read_batches(source.store, next(source.store.list("a.jsonl"))))
-    assert digest_of_batches(batch for each in found for batch in each) == expected
+    assert digest_of_batches(batch for value in actual for batch in value) == expected
 
 
 def test_items_in_lines_are_units_that_say_their_lines(tmp_path):
@@ -96,8 +96,8 @@ def test_items_in_lines_are_units_that_say_their_lines(tmp_path):
     assert reader.texts == {}
     origins, row, keys = RowOrigins("here"), 0, []
     last = source.units[2]
-    found = rows_of(reader, [last], origins)
-    keys = keys_of(found)
+    actual = rows_of(reader, [last], origins)
+    keys = keys_of(actual)
     first = int(keys[0][1:])
     assert keys == [f"k{number}" for number in range(first, ROWS)]
     for row in (0, len(keys) - 1):
@@ -121,12 +121,12 @@ def test_csv_is_units_unless_its_quotes_are_unpaired(tmp_path, bad):
             file.write(f"k{number},{number if number < ROWS - 9 else '0x'},{note}\n")
     source, reader = opened_in_ranges(tmp_path)
     assert len(source.units) == 3
-    found = [rows_of(reader, [unit]) for unit in source.units]
-    assert [key for each in found if each for key in keys_of(each)] == [f"k{number}" for number in range(ROWS)]
-    assert [bool(each) for each in found] == [True, not bad, not bad]
+    actual = [rows_of(reader, [unit]) for unit in source.units]
+    assert [key for value in actual if value for key in keys_of(value)] == [f"k{number}" for number in range(ROWS)]
+    assert [bool(value) for value in actual] == [True, not bad, not bad]
     if not bad:
         origins = RowOrigins("here")
         keys = keys_of(rows_of(reader, [source.units[1]], origins))
         first = int(keys[0][1:])
         assert origins.of(0) == ("here/a.csv", None, 2 + first + -(-first // 3))
-        assert {str(batch.schema.field("n").type) for each in found for batch in each} == {"string"}
+        assert {str(batch.schema.field("n").type) for value in actual for batch in value} == {"string"}

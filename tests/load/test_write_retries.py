@@ -72,7 +72,7 @@ def test_whatever_happens_every_acknowledged_row_is_there(tenth):
         assert sorted(reject.row for reject in lane.rejects) == sorted(set(range(len(keys))) - set(good)), seed
         assert lane.counts.written == len(good), seed
         for key in set(keys):
-            seen = [n for each, n in service.history if each == f"k{key}"]
+            seen = [n for value, n in service.history if value == f"k{key}"]
             assert seen == sorted(seen), seed
 
 
@@ -125,13 +125,13 @@ def test_a_lane_pauses_when_most_of_a_batch_comes_back(returned, pauses):
         again = puts_of(step)
         new = puts_of(steps.send(driven.send(step)))
         assert again == sent[:returned]
-        assert [each for each in new if each in sent] == []
+        assert [value for value in new if value in sent] == []
 
 
 def test_rows_of_a_partition_at_its_limit_hold_up_no_others():
     """All others are written while they wait, those of later writes too, but no other row of their keys."""
     is_hot = True
-    service = Service(Clock(), lambda _, writes: [each for each in writes if is_hot and key_of(each) < 10])
+    service = Service(Clock(), lambda _, writes: [write for write in writes if is_hot and key_of(write) < 10])
     driven = lane_on(service)
     driven.take(driven.lane.write(writes_of(range(100))))
     driven.take(driven.lane.write(writes_of(range(100, 200))))

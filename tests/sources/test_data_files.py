@@ -49,9 +49,9 @@ def test_metadata_is_no_data(folder):
     (folder / "data" / "b.json").write_text("{}")
     (folder / "a.json.gz").write_bytes(b"x")
     (folder / "empty.json").touch()
-    found = find_data(str(folder), ConnectionOptions())
-    assert [each.path for each in found.files] == ["a.json.gz", "data/b.json"]
-    assert found.skipped == (".a.json.crc.json", "_SUCCESS.json", "manifest-x.json")
+    data_files = find_data(str(folder), ConnectionOptions())
+    assert [file.path for file in data_files.files] == ["a.json.gz", "data/b.json"]
+    assert data_files.skipped == (".a.json.crc.json", "_SUCCESS.json", "manifest-x.json")
 
 
 def test_the_schema_of_a_job_s_target_is_that_of_its_files(folder):
@@ -115,7 +115,7 @@ def test_a_sample_of_files_is_their_first_items(tmp_path, wrap, indent):
     later = item if "Items" in wrap(item) else {"later": {"S": "x"}}
     for name in ("a.json", "b.json"):
         documents = [wrap(item)] if "Items" in wrap(item) else [wrap(item)] * 3 + [wrap(later)]
-        (tmp_path / name).write_text("\n".join(json.dumps(each, indent=indent) for each in documents))
+        (tmp_path / name).write_text("\n".join(json.dumps(value, indent=indent) for value in documents))
     assert ddbio.infer_schema(tmp_path, sample_items=6).to_arrow() == ItemSchema.of_items([item]).to_arrow()
     (tmp_path / "b.json").write_text('{"a":{"S":"x"}}\n{"a":{"S":5}}\n')
     with pytest.raises(DecodeError, match=r"b\.json: line 2: a: expected a JSON string, found 5"):
@@ -146,16 +146,16 @@ def put(request, tmp_path):
     if getattr(request, "param", "local") == "local":
 
         def write(name, data):
-            place = tmp_path / "in" / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(data)
+            path = tmp_path / "in" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
 
         return write, f"{tmp_path}/in", {}
     url = request.getfixturevalue("s3_url")
     client = ClientSpec(endpoint_url=url, region="us-east-1").client("s3")
     client.create_bucket(Bucket="files")
-    for each in client.list_objects_v2(Bucket="files").get("Contents", []):
-        client.delete_object(Bucket="files", Key=each["Key"])
+    for value in client.list_objects_v2(Bucket="files").get("Contents", []):
+        client.delete_object(Bucket="files", Key=value["Key"])
     return lambda name, data: client.put_object(Bucket="files", Key=f"in/{name}", Body=data), "s3://files/in", {"s3_endpoint_url": url, "region": "us-east-1"}  # fmt: skip # noqa: E501
 
 
@@ -166,10 +166,10 @@ def lines_of(*keys):
 
 def keys_in(source, options, **more):
     """Return the keys of the items that digest, schema and load all find, through the reader of loads."""
-    found = find_data(source, parse_options(ConnectionOptions, options), **more)
+    data_files = find_data(source, parse_options(ConnectionOptions, options), **more)
     assert ddbio.infer_schema(source, **options, **more).to_arrow().names == ["id", "_rescue"]
-    files = RowFiles(found.store)
-    rows = [row["id"] for each in found.files for batch in files.read_file(each) for row in batch.to_pylist()]
+    files = RowFiles(data_files.store)
+    rows = [row["id"] for file in data_files.files for batch in files.read_file(file) for row in batch.to_pylist()]
     assert ddbio.digest(source, **options, **more) == ddbio.digest(pa.table({"id": rows}))
     return sorted(rows)
 
@@ -184,18 +184,18 @@ NAMES = ["a[1].json", "a*.json", "a?.json", "[ab].json", "a[!1].json", "**.json"
 )
 def test_a_name_that_exists_is_no_glob(put, name):
     """A file and a folder are taken literally, whatever signs are in their names; only other names are globs."""
-    write, place, options = put
-    for each in ("a1.json", "a2.json", "b.json", "x1/a.json"):
-        write(each, lines_of(each))
+    write, location, options = put
+    for value in ("a1.json", "a2.json", "b.json", "x1/a.json"):
+        write(value, lines_of(value))
     write(name, lines_of("wanted"))
-    assert keys_in(f"{place}/{name}", options) == ["wanted"]
+    assert keys_in(f"{location}/{name}", options) == ["wanted"]
     if "/" in name:
-        assert keys_in(f"{place}/{name.partition('/')[0]}", options) == ["wanted"]
-        assert keys_in(f"{place}/{name.partition('/')[0]}/", options) == ["wanted"]
+        assert keys_in(f"{location}/{name.partition('/')[0]}", options) == ["wanted"]
+        assert keys_in(f"{location}/{name.partition('/')[0]}/", options) == ["wanted"]
 
 
 @pytest.mark.parametrize(
-    ("glob", "found"),
+    ("glob", "keys"),
     [
         ("a[1].json", ["a1.json"]),
         ("a[12].json", ["a1.json", "a2.json"]),
@@ -208,19 +208,19 @@ def test_a_name_that_exists_is_no_glob(put, name):
         ("[[]ab].json", ["[ab].json"]),
     ],
 )
-def test_other_names_are_globs_for_every_verb(put, glob, found):
+def test_other_names_are_globs_for_every_verb(put, glob, keys):
     """Digest, schema and load take the same globs, and an escaped glob is a name."""
-    write, place, options = put
-    for each in ("a1.json", "a2.json", "b.json", "x1/a.json", *(["[ab].json"] if "[[]" in glob else [])):
-        write(each, lines_of(each))
-    assert keys_in(f"{place}/{glob}", options) == found
+    write, location, options = put
+    for value in ("a1.json", "a2.json", "b.json", "x1/a.json", *(["[ab].json"] if "[[]" in glob else [])):
+        write(value, lines_of(value))
+    assert keys_in(f"{location}/{glob}", options) == keys
 
 
 @pytest.mark.parametrize("key", NAMES)
 def test_an_escaped_name_is_only_itself(key):
     """What S3 says of an object is its key, and no glob of others."""
     assert matcher(escape_glob(key)).fullmatch(key)
-    assert not any(matcher(escape_glob(key)).fullmatch(each) for each in ("a1.json", "a2.json", "ab.json", "a.json"))
+    assert not any(matcher(escape_glob(key)).fullmatch(value) for value in ("a1.json", "a2.json", "ab.json", "a.json"))
 
 
 def parquet_of(*keys):
@@ -264,13 +264,13 @@ UNNAMED = ["000000_0", "run-1690000000000-part-r-00001", "x-1-2024-11-22-18-05-0
 )
 def test_a_format_is_told_by_bytes(put, make):
     """Files of Glue, Hive and Athena without an ending are read where their bytes tell the format."""
-    write, place, options = put
+    write, location, options = put
     write("a.json", lines_of("a"))
     for name in UNNAMED:
         write(name, make(name))
-    assert keys_in(place, options) == sorted(["a", *UNNAMED])
-    assert keys_in(f"{place}/{UNNAMED[0]}", options) == UNNAMED[:1]
-    assert keys_in(f"{place}/*_0", options) == UNNAMED[:1]
+    assert keys_in(location, options) == sorted(["a", *UNNAMED])
+    assert keys_in(f"{location}/{UNNAMED[0]}", options) == UNNAMED[:1]
+    assert keys_in(f"{location}/*_0", options) == UNNAMED[:1]
 
 
 @pytest.mark.parametrize(
@@ -283,17 +283,17 @@ def test_a_format_is_told_by_bytes(put, make):
 )
 def test_a_format_that_nothing_tells_is_refused(put, name):
     """Text without an ending is neither left out nor guessed: the option that states its format is named."""
-    write, place, options = put
+    write, location, options = put
     write("a.json", lines_of("a"))
     write(name, b"ORC,b\n" if name == "ORC_ids" else lines_of("b"))
     for read in (ddbio.digest, ddbio.infer_schema, ddbio.layout):
-        for source in (place, f"{place}/*"):
+        for source in (location, f"{location}/*"):
             with pytest.raises(OptionError, match=rf"{re.escape(name)} has a name and bytes .*: give input_format"):
                 read(source, **options)
     if name != "ORC_ids":
-        assert keys_in(place, options, input_format="json") == ["a", "b"]
+        assert keys_in(location, options, input_format="json") == ["a", "b"]
     # What the message suggests, too.
-    assert keys_in(f"{place}/*.json", options) == ["a"]
+    assert keys_in(f"{location}/*.json", options) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -310,29 +310,29 @@ def test_a_format_that_nothing_tells_is_refused(put, name):
 )
 def test_a_format_that_is_stated(put, name, pack):
     """The stated format is that of all files, compressed or not, in load, digest and schema."""
-    write, place, options = put
+    write, location, options = put
     write(name, pack(lines_of("a", "b")))
     write("_SUCCESS", b"")
-    assert keys_in(place, options, input_format="json") == ["a", "b"]
-    assert keys_in(f"{place}/{name}", options, input_format="json") == ["a", "b"]
+    assert keys_in(location, options, input_format="json") == ["a", "b"]
+    assert keys_in(f"{location}/{name}", options, input_format="json") == ["a", "b"]
     with pytest.raises(DecodeError):
-        ddbio.digest(place, input_format="parquet", **options)
+        ddbio.digest(location, input_format="parquet", **options)
 
 
 @pytest.mark.parametrize("put", ["local", "s3"], indirect=True)
 def test_what_is_left_out_by_its_name_is_told(put, caplog):
     """Files whose names begin as those of metadata do are named, and those that hold no rows are not."""
-    write, place, options = put
+    write, location, options = put
     write("a.json", lines_of("a"))
     hidden = ["_b.json", ".c.parquet", "manifest-1.json", "_temporary/0/d.json", "README.md"]
-    for each in hidden:
-        write(each, parquet_of("x") if each.endswith("parquet") else lines_of("x"))
-    for each in ("_SUCCESS", "_committed_1", "_metadata", ".a.json.crc", "empty.json", "_ddbio/x.claim.json"):
-        write(each, b"" if each in {"_SUCCESS", "empty.json"} else b'{"format": 1}')
-    found = find_data(place, parse_options(ConnectionOptions, options))
-    assert (sorted(found.skipped), len(found.files)) == (sorted(hidden), 1)
+    for value in hidden:
+        write(value, parquet_of("x") if value.endswith("parquet") else lines_of("x"))
+    for value in ("_SUCCESS", "_committed_1", "_metadata", ".a.json.crc", "empty.json", "_ddbio/x.claim.json"):
+        write(value, b"" if value in {"_SUCCESS", "empty.json"} else b'{"format": 1}')
+    data_files = find_data(location, parse_options(ConnectionOptions, options))
+    assert (sorted(data_files.skipped), len(data_files.files)) == (sorted(hidden), 1)
     assert "5 files are left out, since their names are not those of data files: " in caplog.text
-    assert keys_in(f"{place}/_b.json", options) == ["x"]
+    assert keys_in(f"{location}/_b.json", options) == ["x"]
 
 
 def test_reports_and_plans_name_what_is_left_out(tmp_path):
@@ -354,16 +354,16 @@ def test_reports_and_plans_name_what_is_left_out(tmp_path):
 
 def test_digest_and_schema_read_all_formats_of_a_folder(put):
     """A folder of JSON and of other formats is read whole, as a load reads it."""
-    write, place, options = put
+    write, location, options = put
     write("a.jsonl", lines_of("a"))
     write("b.parquet", parquet_of("b"))
     write("c.avro", avro_of("c"))
     write("d.csv", b"id\nd\n")
     write("day=1/e.parquet", parquet_of("e"))
     rows = pa.table({"id": [*"abcde"], "day": pa.array([None] * 4 + [1])})
-    assert ddbio.digest(place, **options) == ddbio.digest(rows)
-    assert {*ddbio.infer_schema(place, **options).to_arrow().names} == {"id", "day", "_rescue"}
-    assert ddbio.layout(place, **options).files == 5
+    assert ddbio.digest(location, **options) == ddbio.digest(rows)
+    assert {*ddbio.infer_schema(location, **options).to_arrow().names} == {"id", "day", "_rescue"}
+    assert ddbio.layout(location, **options).files == 5
 
 
 def test_a_published_folder_leaves_no_row_out(tmp_path):
