@@ -1,6 +1,6 @@
-"""Bring Arrow arrays to few layouts, and view their buffers as NumPy arrays.
+"""Conversion of Arrow arrays to a few plain layouts, and NumPy views of their buffers.
 
-``plain_array`` removes dictionaries, run ends, extension types, views and fixed sizes; the other functions return
+``plain_array`` removes dictionaries, run ends, extension types, views and fixed sizes. The other functions return the
 offsets, bytes, words and validity of plain arrays for the loops.
 """
 
@@ -21,7 +21,7 @@ _MOST_OFFSET = (1 << 31) - 1
 
 
 def plain_array(array: Any) -> Any:
-    """Return the array without extension, dictionary, run ends, views and fixed sizes."""
+    """Return the array without extension type, dictionary, run ends, views and fixed sizes."""
     while True:
         arrow_type = array.type
         if isinstance(arrow_type, pa.BaseExtensionType):
@@ -34,7 +34,7 @@ def plain_array(array: Any) -> Any:
 
 
 def _without_hidden_views(array: Any) -> Any:
-    """Return views of texts without those under nulls: pyarrow 25 takes their lengths for true, and crashes."""
+    """Clear the views of texts under nulls: pyarrow 25 trusts their lengths, and crashes."""
     if not array.null_count:
         return array
     present, buffers = valid_of(array), array.buffers()
@@ -46,14 +46,14 @@ def _without_hidden_views(array: Any) -> Any:
 
 
 def int64_array(values: npt.NDArray[np.int64]) -> Any:
-    """Return an array over the same memory: ``pa.array`` imports pandas to know what it is given."""
+    """Return an array that shares the memory of the values. ``pa.array`` would import pandas to check their type."""
     return pa.Array.from_buffers(
         pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, np.int64).data)]
     )
 
 
 def texts_array(*texts: str) -> Any:
-    """Return an array of some texts: ``pa.array`` and ``pa.scalar`` import pandas to know what they are given."""
+    """Return an array of the texts. ``pa.array`` and ``pa.scalar`` would import pandas to check their type."""
     encoded = [each.encode() for each in texts]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     return pa.Array.from_buffers(
@@ -62,7 +62,7 @@ def texts_array(*texts: str) -> Any:
 
 
 def joined_texts(*parts: Any) -> Any:
-    """Return the parts of each row as one text; a part is an array of texts, or one text for all rows."""
+    """Concatenate the parts of each row; a part is an array of texts, or one text for all rows."""
     shared = iter(texts_array(*(each for each in parts if isinstance(each, str)), ""))
     columns = [next(shared) if isinstance(each, str) else each for each in parts]
     separator = next(shared)
@@ -70,22 +70,22 @@ def joined_texts(*parts: Any) -> Any:
 
 
 def int64_values(array: Any) -> npt.NDArray[np.int64]:
-    """Return the values of an array of whole numbers or times: its own ``to_numpy`` imports pandas."""
+    """Return the values of an array of integers or times. The array's ``to_numpy`` would import pandas."""
     return words_of(array, 1).view(np.int64)
 
 
 def bool_array(values: npt.NDArray[np.bool_]) -> Any:
-    """Return an array of truth values."""
+    """Return an array of booleans."""
     packed = np.packbits(values, bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(packed.data)])
 
 
 def take_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
-    """Return rows of a batch in an order, of the same schema."""
+    """Return the given rows of a batch, in that order and with the same schema."""
     try:
         return batch.take(int64_array(rows))
     except pa.ArrowNotImplementedError:
-        # pyarrow 25 takes nothing from views, nor from run ends, wherever they are; it joins slices of them.
+        # pyarrow 25 cannot take rows of views or run ends at any level of nesting, but it can concatenate slices.
         firsts = np.flatnonzero(np.diff(rows, prepend=rows[:1] - 2) != 1)
         runs = [(int(run[0]), len(run)) for run in np.split(rows, firsts[1:])] if len(rows) else [(0, 0)]
         columns = [pa.concat_arrays([column.slice(*run) for run in runs]) for column in batch.columns]
@@ -93,7 +93,7 @@ def take_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> pa.RecordBa
 
 
 def joined_batches(batches: Sequence[Any]) -> pa.RecordBatch:
-    """Join batches of one schema."""
+    """Concatenate batches of the same schema."""
     if len(batches) == 1:
         return batches[0]  # type: ignore[no-any-return]
     columns = [pa.concat_arrays(list(column)) for column in zip(*(batch.columns for batch in batches), strict=True)]
@@ -102,7 +102,7 @@ def joined_batches(batches: Sequence[Any]) -> pa.RecordBatch:
 
 def _taken(values: Any, places: Any) -> Any:
     plain = plain_array(values)
-    # pyarrow 25 wraps offsets of 32 bits.
+    # pyarrow 25 lets 32-bit offsets overflow.
     if pa.types.is_string(plain.type) and _is_much(plain, len(places)):
         plain = plain.cast(pa.large_string())
     elif pa.types.is_binary(plain.type) and _is_much(plain, len(places)):
@@ -110,12 +110,12 @@ def _taken(values: Any, places: Any) -> Any:
     try:
         return plain.take(places)
     except pa.ArrowNotImplementedError:
-        # pyarrow 25 takes nothing from what has views or run ends within it.
+        # pyarrow 25 cannot take rows of types with nested views or run ends.
         return _plain_within(plain).take(places)
 
 
 def _plain_within(array: Any) -> Any:
-    """Return the array without views, dictionaries and run ends, within it as well."""
+    """Return the array without views, dictionaries and run ends, in nested arrays too."""
     array, mask = plain_array(array), None
     kind = array.type
     if kind.num_fields and array.null_count:
@@ -136,7 +136,7 @@ def _plain_within(array: Any) -> Any:
 
 
 def _is_much(texts: Any, count: int) -> bool:
-    """Return whether so many of these texts may have more bytes than 32 bits count."""
+    """Return whether ``count`` of these texts may have more bytes than 32-bit offsets can address."""
     return bool(count * np.diff(offsets_of(texts)).max(initial=0) > _MOST_OFFSET)
 
 
@@ -161,7 +161,7 @@ def _without_runs(array: Any) -> Any:
     return _taken(array.values, pa.array(np.searchsorted(array.run_ends, entries, side="right")))
 
 
-# A look-up by the id of a type costs less than asking for one type after the other.
+# Looking up the id of a type is cheaper than testing one type after the other.
 _PLAINER: dict[int, Callable[[Any], Any]] = {
     pa.dictionary(pa.int8(), pa.int8()).id: _without_dictionary,
     pa.run_end_encoded(pa.int32(), pa.int8()).id: _without_runs,
@@ -174,7 +174,7 @@ _PLAINER: dict[int, Callable[[Any], Any]] = {
 
 
 def without_hidden(array: Any, offsets: npt.NDArray[np.int64], values: Any) -> tuple[npt.NDArray[np.int64], Any]:
-    """Return the offsets and the values of a list or map, or its keys, without what lies under its nulls."""
+    """Return the offsets and the values (or keys) of a list or map array, without entries under nulls."""
     lengths = np.where(array.is_valid(), np.diff(offsets), 0)
     return _ends_of(lengths), _gathered(values, offsets[:-1], lengths)
 
@@ -189,9 +189,9 @@ def _ends_of(lengths: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def entries_of(array: Any, *parts: Any) -> tuple[Any, ...]:
-    """Return the offsets of a list or map from 0 on, and what is in its entries of the parts, such as its values.
+    """Return the offsets of a list or map array, starting at 0, and the entries of each part, such as its values.
 
-    Nobody has checked what lies outside of the entries.
+    Values outside of the entries are not validated.
     """
     offsets = offsets_of(array).astype(np.int64)
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
@@ -199,12 +199,12 @@ def entries_of(array: Any, *parts: Any) -> tuple[Any, ...]:
 
 
 def _gathered(values: Any, starts: npt.NDArray[Any], lengths: npt.NDArray[Any]) -> Any:
-    """Return so many values from each start on, one run after the other."""
-    # pyarrow 25 loses the texts of extensions that are views, and cannot make nothing of every type.
+    """Concatenate runs of values, which begin at ``starts`` and have these ``lengths``."""
+    # pyarrow 25 loses the texts of extension types over views, and cannot make an empty array of every type.
     used = lengths > 0
     if not used.any():
         return plain_array(values.slice(0, 0))
-    # Nobody has checked what lies outside.
+    # Values outside of the used range are not validated.
     first, last = int(starts[used].min()), int((starts[used] + lengths[used]).max())
     plain = plain_array(values.slice(first, last - first))
     views: Any = pa.LargeListViewArray
@@ -216,18 +216,18 @@ _NOTHING: npt.NDArray[np.uint8] = np.frombuffer(b"", np.uint8)
 
 
 def as_type(array: Any, arrow_type: pa.DataType) -> Any:
-    """Return an array cast, or itself where its type is that already: a cast is costly for a few rows."""
+    """Cast an array unless it already has the type: a cast is costly for a few rows."""
     return array if array.type == arrow_type else array.cast(arrow_type)
 
 
 def binary_array(array: Any) -> Any:
-    """Return an array of bytes as one that has offsets."""
+    """Return an array of bytes in a layout with offsets."""
     has_offsets = pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type)
     return array if has_offsets else array.cast(pa.large_binary())
 
 
 def text_array(array: Any) -> Any:
-    """Return an array of texts or numbers as texts with offsets."""
+    """Convert an array of texts or numbers to texts with offsets."""
     if pa.types.is_float16(array.type) or pa.types.is_float32(array.type):
         array = array.cast(pa.float32()).cast(pa.float64())
     has_offsets = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
@@ -235,7 +235,7 @@ def text_array(array: Any) -> Any:
 
 
 def view_of(buffer: Any, dtype: Any) -> Any:
-    """Return what a buffer holds, not to be written: the loops that take it are compiled for no other."""
+    """Return a read-only NumPy view of a buffer: the loops are compiled for read-only arrays only."""
     if buffer is None or not buffer.size:
         return _NOTHING.view(dtype)
     width = np.dtype(dtype).itemsize
@@ -247,18 +247,18 @@ def view_of(buffer: Any, dtype: Any) -> Any:
 
 
 def spans_of(array: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Return the bytes of an array of texts or bytes, and where each entry's begin and end."""
+    """Return the bytes of an array of texts or bytes, and the offsets of its entries."""
     return view_of(array.buffers()[2], np.uint8), offsets_of(array).astype(np.int64)
 
 
 def words_of(array: Any, width: int) -> npt.NDArray[np.uint64]:
-    """Return the words of an array of whole numbers or decimals, so many each."""
+    """Return the 64-bit words of an array of integers or decimals, ``width`` words a value."""
     words: npt.NDArray[np.uint64] = view_of(array.buffers()[1], np.uint64)
     return words[width * array.offset : width * (array.offset + len(array))]
 
 
 def offsets_of(array: Any) -> npt.NDArray[Any]:
-    """Return the offsets of the array's own entries."""
+    """Return the offsets of the array's entries."""
     is_wide = (
         pa.types.is_large_list(array.type)
         or pa.types.is_large_string(array.type)
@@ -280,7 +280,7 @@ def bits_of(buffer: pa.Buffer, offset: int, length: int) -> npt.NDArray[np.uint8
 
 
 def valid_of(array: Any) -> npt.NDArray[Any]:
-    """Return which entries are not null."""
+    """Return whether each entry is valid, i.e. not null."""
     buffer = array.buffers()[0]
     if buffer is None:
         if not array.null_count:

@@ -1,4 +1,4 @@
-"""Check, decode and encode base64 with padding; any other character is refused, as in the plain reference."""
+"""Validation, decoding and encoding of base64 with padding. Other characters are refused, as in the plain reference."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SEXTETS[np.frombuffer(_ALPHABET, dtype=np.uint8)] = np.arange(64, dtype=np.uint
 
 @inner
 def decoded_length(data: Any, place: int, length: int) -> Any:
-    """Return how many bytes a text of base64 decodes to, or -1 if its length or padding is wrong."""
+    """Return the decoded size of a text of base64, or -1 if its length or padding is wrong."""
     if length == 0:
         return 0
     if length & 3:
@@ -42,7 +42,7 @@ def _quad(data: Any, place: int) -> Any:
 
 @inner
 def _last_quad(data: Any, place: int, size: int) -> Any:
-    """Return three bytes of four characters of which the last one or two are padding."""
+    """Return the three bytes of four characters whose last one or two are padding."""
     third = np.int64(_SEXTETS[peek(data, place + 2)]) if size == 2 else 0  # noqa: PLR2004 - one padding character
     first, second = np.int64(_SEXTETS[peek(data, place)]), np.int64(_SEXTETS[peek(data, place + 1)])
     if (first | second | third) & _INVALID:
@@ -76,7 +76,7 @@ def is_exact_base64(data: Any, place: int, length: int) -> Any:
 
 @inner
 def decode_base64(target: int, at: int, data: Any, place: int, size: int) -> Any:
-    """Write the ``size`` bytes that a checked text of base64 decodes to."""
+    """Decode a validated text of base64 to ``size`` bytes."""
     for _ in range(size // 3):
         quad = _quad(data, place)
         poke(target, at, quad >> 16)
@@ -93,7 +93,10 @@ def decode_base64(target: int, at: int, data: Any, place: int, size: int) -> Any
 
 
 PAIRS = np.full(1 << 16, 1 << 15, np.uint16)
-"""The twelve bits that two characters stand for, by their bytes as a little-endian word; the highest bit refuses."""
+"""The twelve bits that two characters encode, by the characters as a little-endian word.
+
+Bit 15 marks a refused pair.
+"""
 for _high, _first in enumerate(_ALPHABET):
     PAIRS[_CHARACTERS.astype(np.int64) << 8 | _first] = _high << 6 | np.arange(64)
 _REFUSED = np.uint64(1 << 15)
@@ -102,7 +105,7 @@ _PAIR_BITS, _WORD_BITS, _PAIR_MASK = np.uint64(12), np.uint64(16), np.uint64(0xF
 
 @inner
 def decode_whole_base64(target: Any, at: int, data: Any, place: int, length: int, pairs: Any) -> Any:
-    """Write the bytes that a text of base64 decodes to; return how many they are, or -1 if it is none.
+    """Validate and decode a text of base64; return the number of bytes, or -1 if the text is not base64.
 
     Parameters
     ----------
@@ -113,8 +116,8 @@ def decode_whole_base64(target: Any, at: int, data: Any, place: int, length: int
     if size <= 0:
         return size
     left, refused = size, np.uint64(0)
-    # Eight characters are six bytes, and two more are written: the last ones are written one by one.
-    while left > 8:  # noqa: PLR2004 - as it says
+    # Each step decodes eight characters to six bytes but stores eight bytes: the last eight are decoded one by one.
+    while left > 8:  # noqa: PLR2004 - the bytes of a store
         word = load64(data, place)
         one = np.uint64(peek(pairs, np.int64(word & _PAIR_MASK)))
         two = np.uint64(peek(pairs, np.int64(word >> _WORD_BITS & _PAIR_MASK)))
@@ -135,7 +138,7 @@ def decode_whole_base64(target: Any, at: int, data: Any, place: int, length: int
 
 @inner
 def encode_base64(out: Any, at: int, data: Any, place: int, length: int) -> Any:
-    """Print bytes as base64 with padding; return the place after it."""
+    """Encode bytes as base64 with padding; return the position after it in the output."""
     stop = place + length
     while place < stop:
         # Bytes read beyond the end are overwritten below.

@@ -1,10 +1,10 @@
-"""Number what loops and Python exchange: statuses, places in the state array, kinds of nodes, type tags."""
+"""Numbers that loops and Python share: statuses, indices of the state array, kinds of nodes, type tags."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# How a scan ended. Functions that return a place return the negative status instead.
+# The result of a scan. Functions that return a position return the negated status instead.
 DONE: Final = 0
 ERROR: Final = 1
 FULL: Final = 2
@@ -14,7 +14,7 @@ GROW_NAMES: Final = 6
 GROW_TEXTS: Final = 7
 GROW_TAPE: Final = 8
 
-# Places in the state array.
+# Indices of the state array.
 PLACE: Final = 0
 INSIDE: Final = 1
 ROWS: Final = 2
@@ -42,17 +42,17 @@ STATE_LENGTH: Final = 22
 FRAMINGS: Final = {"items": 0, "export": 1, "page": 2, "changes": 3, "column": 4}
 ITEMS, EXPORT, PAGE, CHANGES, COLUMN = range(5)
 
-# The nodes of a change: each image is the root of items' nodes.
+# The nodes of a change: each image is the root of the nodes of its attributes.
 WRITE_TIME, KEYS, NEW_IMAGE, OLD_IMAGE, DELETED = 1, 2, 3, 4, 5
 
-# What is around a stream record: an array of records, which is its body's first member, or a later one.
+# The container of a stream record: the array ``Records``, which is the first member of its body, or a later one.
 RECORDS_FIRST, RECORDS_LATER = -1, -2
 
-# DynamoDB's types.
+# The types of DynamoDB.
 TAGS: Final = ("S", "N", "B", "BOOL", "NULL", "SS", "NS", "BS", "L", "M")
 S, N, B, BOOL, NULL, SS, NS, BS, L, M = range(10)
 
-# The kinds of nodes: the containers first.
+# The kinds of nodes, containers first.
 STRUCT, LIST, SET, MAP = 0, 1, 2, 3
 TEXT, NUMBER_TEXT, INTEGER, DECIMAL, BOOLEAN, BINARY, JSON, NOTHING = 4, 5, 6, 7, 8, 9, 10, 11
 
@@ -61,7 +61,7 @@ MISFIT_ROW, MISFIT_NODE, MISFIT_NAME, MISFIT_NAME_LENGTH, MISFIT_START, MISFIT_S
 MISFIT_KIND = 6
 MISFIT_WIDTH: Final = 8
 
-# Why a value is in the misfit list.
+# The reason of an entry in the misfit list.
 FITS, IS_UNKNOWN, IS_OTHER_TYPE, IS_UNFIT, IS_NULL = range(5)
 
 MAX_SKIPPED_DEPTH: Final = 64

@@ -1,7 +1,7 @@
-"""Read from the footer of a Parquet file what it says of each column chunk, and nothing else.
+"""Reader of the column chunk metadata in the footer of a Parquet file.
 
-A footer that names a member twice, or with another type than the format has, is refused: other readers take something
-else from it.
+A footer that repeats a member, or has one with another type than the format specifies, is refused: other readers may
+interpret it in another way.
 
 References
 ----------
@@ -28,25 +28,25 @@ KIND, UNCOMPRESSED, COMPRESSED, DICTIONARY, BOUNDS, TEXT_BYTES, REPETITIONS, DEF
     *(0, 1, 2, 3),
     *(4, 8, 9, 10, 11),
 )
-"""Places of facts of a column chunk: numbers, the lengths of four bounds and two lists, and whether two members are."""
+"""Indices of the facts of a column chunk: numbers, lengths of four bounds and two lists, presence of two members."""
 
 FACTS = 12
-"""How many facts a column chunk has; what the footer does not say is -1."""
+"""The number of facts of a column chunk; a fact that the footer lacks is -1."""
 
-# How many structs and lists may be within each other, and how many numbers the loop notes of each.
+# The most nested structs and lists, and the numbers on the stack for each.
 _LEVELS, _LEVEL = 16, 3
-# A column chunk has the type of its values, their sizes and the place of a page.
+# A column chunk has at least the type of its values, their sizes and the offset of a page.
 _LEAST_CHUNK_BYTES = 8
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12
 _DOUBLE_BYTES, _LONG_LIST, _MOST_NUMBER, _MORE = 8, 15, (1 << 15) - 1, 128
 _NUMBER_BITS, _MOST_BITS = 56, 63
-# What a struct is.
+# The kinds of structs.
 _OTHER, _FILE, _GROUP, _CHUNK, _META, _STATISTICS, _SIZES = range(7)
 _MEMBERS, _WITHIN_SHIFT, _FACT_SHIFT, _ELEMENT_SHIFT, _KIND_MASK = 32, 8, 12, 4, 15
 
 
 def _table() -> Any:
-    """Return the type of each member of each struct, that of its elements, what it is, and the fact that it tells."""
+    """Return for each member of each struct: its type, the type of its elements, the kind of its struct, its fact."""
     table = np.zeros((_SIZES + 1, _MEMBERS), np.int64)
 
     def add(struct: int, number: int, kind: int, element: int = 0, within: int = _OTHER, fact: int = -1) -> None:
@@ -113,21 +113,23 @@ _FIRST_LEVELS = [_FILE] + [0] * (_LEVELS * _LEVEL - 1)
 
 @loop(int8[:], int64[:], int64, int64[:], int64[:])
 def _read_footer(data: Any, members: Any, leaves: int, stack: Any, facts: Any) -> Any:
-    """Write the facts of each column chunk; return how many there are, or -1 if the footer is damaged.
+    """Write the facts of each column chunk; return the number of chunks, or -1 if the footer is damaged.
 
     Parameters
     ----------
     data
-        The footer: signed bytes, or bytes of Python's.
+        The footer, as signed bytes or as an object of ``bytes``.
     members
         ``_TABLE``.
     leaves
-        How many column chunks a row group has.
+        The number of column chunks in a row group.
     stack
-        Of ``_LEVELS`` times ``_LEVEL`` numbers; the first are 1, 0, 0. A level is a struct, and its last member, or
-        a list: the complement of the type of its elements, how many follow, and what they are.
+        ``_LEVELS`` times ``_LEVEL`` numbers; the first are 1, 0, 0. A level is either a struct, followed by the number
+        of
+        its last member, or a list: the complement of the type of its elements, the number of remaining elements, and
+        the kind of struct in it.
     facts
-        ``FACTS`` for each column chunk that there may be, all -1.
+        ``FACTS`` for each possible column chunk, all -1.
     """
     place, stop, top, chunk = 0, len(data), 0, -1
     while True:
@@ -164,8 +166,8 @@ def _read_footer(data: Any, members: Any, leaves: int, stack: Any, facts: Any) -
             if member and member & _KIND_MASK != kind:
                 return -1
             if stack[top] != _OTHER:
-                # What the format has no member for, all readers skip. Within structs that are none of these it has
-                # lists of 32-bit numbers only.
+                # All readers skip members that the format does not define. The other structs of the format have
+                # only lists of 32-bit numbers.
                 element = member >> _ELEMENT_SHIFT & _KIND_MASK
             within, fact = member >> _WITHIN_SHIFT & _KIND_MASK, member >> _FACT_SHIFT
             if kind in (_TRUE, _FALSE):
@@ -201,7 +203,7 @@ def _read_footer(data: Any, members: Any, leaves: int, stack: Any, facts: Any) -
                 if byte < _MORE:
                     break
             if shift > _NUMBER_BITS + 7:
-                # A number of 64 bits; none of those that are used is as large.
+                # A 64-bit number; none of the numbers that are read is that large.
                 if fact or kind not in (_I16, _I32, _I64):
                     return -1
             elif kind in (_I16, _I32, _I64):

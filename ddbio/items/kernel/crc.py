@@ -1,4 +1,4 @@
-"""Compute reflected checksums of at most 64 bits, eight bytes at a time by tables."""
+"""Reflected checksums of at most 64 bits, computed eight bytes at a time with tables."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ddbio.items.kernel.memory import load64, peek
 
 _WORD_BYTES = 8
 _VALUES = 256
-# The table of a byte that seven others follow.
+# The table of a byte that is followed by seven others.
 _LAST = 7 * _VALUES
 
 
 def tables_of(polynomial: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Return what each value of a byte adds, if so many bytes follow it: a table for none to seven.
+    """Return the tables of slicing-by-8: the contribution of each byte value that is followed by 0 to 7 bytes.
 
     Parameters
     ----------
     polynomial
-        Its coefficients, that of the highest power in the lowest bit.
+        The coefficients; the lowest bit is that of the highest power.
 
     References
     ----------
@@ -40,13 +40,13 @@ def tables_of(polynomial: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
 
 @loop(uint8[:], uint64[:], uint64)
 def crc(data: Any, tables: Any, state: Any) -> Any:
-    """Return the register behind the bytes, which it was before them."""
+    """Update the register ``state`` with all bytes, and return it."""
     return crc_of(data, 0, len(data), tables, state)
 
 
 @inner
 def crc_of(data: Any, place: int, stop: int, tables: Any, state: Any) -> Any:
-    """Return the register behind some of the bytes."""
+    """Update the register ``state`` with the bytes from ``place`` to ``stop``, and return it."""
     low, shift = np.uint64(0xFF), np.uint64(8)
     while place + _WORD_BYTES <= stop:
         word = state ^ load64(data, place)

@@ -1,4 +1,4 @@
-"""Declare what the compiled library has to hold: the loops, and the types of their arguments."""
+"""Declarations of the functions in the compiled library: the loops, and the types of their arguments."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Array:
-    """The type of a contiguous array with one dimension."""
+    """Type of a contiguous array with one dimension."""
 
     name: str
-    """NumPy's name of the type of its elements."""
+    """NumPy's name of the element type."""
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """The type of a number; with ``[:]`` the type of an array of such numbers."""
+    """Type of a number; with ``[:]`` the type of an array of such numbers."""
 
     name: str
 
@@ -34,10 +34,10 @@ ArgumentType: TypeAlias = Scalar | Array | type
 
 
 class Loop(NamedTuple):
-    """A function that Python calls and the library holds."""
+    """Function in the compiled library that Python calls."""
 
     name: str
-    """Its module within the kernel, and its own name: ``tape.walk.walk_items``."""
+    """Its module within the kernel and its function name, such as ``tape.walk.walk_items``."""
     function: Callable[..., Any]
     arguments: tuple[ArgumentType, ...]
 

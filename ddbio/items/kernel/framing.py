@@ -1,6 +1,6 @@
-"""Open and close the frames of items: the lines of an export, pages, and the texts of a column.
+"""Frames of items: the lines of an export, pages, and the texts of a column.
 
-A frame with any other member is refused; the plain reference decides what is wrong with it.
+A frame with any other member is refused; the plain reference reports the error.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
@@ -24,7 +24,7 @@ _PAGE_START = int.from_bytes(b'{"Items"', "little")
 
 @inner
 def open_document(data: Any, place: int, framing: int, state: Any) -> Any:
-    """Return where the first item of a line or page begins, and 1 within a page; -1 for a page without items."""
+    """Return the position of the first item of a line or page, and 1 within a page; -1 for a page without items."""
     out_of_line()
     if framing == COLUMN:
         return place, 0
@@ -63,10 +63,10 @@ def open_document(data: Any, place: int, framing: int, state: Any) -> Any:
 
 @inner
 def close_document(data: Any, place: int, framing: int) -> Any:
-    """Return where the next document or item begins, and 1 for the latter."""
+    """Return the position of the next document or item, and 1 for the latter."""
     place = skip_blank(data, place)
     if framing == COLUMN:
-        # JSON has no such byte, so an item cannot continue in the next text.
+        # JSON has no zero byte, so an item cannot continue in the next text.
         return (place + 1, 0) if peek(data, place) == 0 else (-ERROR, 0)
     if framing != EXPORT:
         if peek(data, place) == COMMA:

@@ -1,4 +1,4 @@
-"""Bring texts and lists into another order."""
+"""Reordering of texts and lists."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ class _Lists(NamedTuple):
 
 @loop(uint8[:], int32[:], int64[:], uint8[:], int32[:])
 def gather_texts(data: Any, places: Any, order: Any, out: Any, ends: Any) -> None:
-    """Write the texts of the rows that ``order`` names one behind the other, and where each one ends.
+    """Write the texts of the rows in ``order`` one after the other, and the end of each.
 
-    The text of a row lies in ``data`` from ``places[row]`` to ``places[row + 1]``; ``out`` is ``PAD`` bytes longer than
-    all of them.
+    The text of a row is in ``data`` from ``places[row]`` to ``places[row + 1]``. ``out`` is ``PAD`` bytes longer than
+    all
+    texts.
     """
     _gather_texts(pointers(_Texts(data, places, order, out, ends)), len(order), len(data))
 
@@ -50,7 +51,7 @@ def _gather_texts(arrays: Any, count: int, data_end: int) -> None:
 
 @loop(int32[:], int64[:], int64[:], int32[:])
 def gather_lists(places: Any, order: Any, elements: Any, ends: Any) -> None:
-    """Write which elements the lists of the rows that ``order`` names have, and where each list ends among them.
+    """Write the numbers of the elements of the lists in ``order``, and the end of each list.
 
     The elements of a row are those from ``places[row]`` to ``places[row + 1]``.
     """

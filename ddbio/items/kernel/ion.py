@@ -1,7 +1,7 @@
-"""Convert lines of Amazon Ion text, as exports have them, to lines of DynamoDB JSON.
+"""Conversion of lines of Amazon Ion text, as in exports, to lines of DynamoDB JSON.
 
 Numbers are printed in canonical form. A line with rare syntax is refused and left to the plain reference.
-Duplicate names, base64 and UTF-8 are checked by whoever decodes the printed lines.
+The decoder of the printed lines checks duplicate names, base64 and UTF-8.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
@@ -30,7 +30,7 @@ from ddbio.items.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPE
 from ddbio.items.kernel.text import BACKSLASH, QUOTE
 
 FULL, REFUSED = 1, 2
-"""Why printing ends, negated: the output is full; the line is left to the reference."""
+"""Why printing stops, negated: the output is full, or the line is left to the reference."""
 
 SPACE = ord(" ")
 _TAB, _RETURN, _APOSTROPHE, _DOLLAR = ord("\t"), ord("\r"), ord("'"), ord("$")
@@ -38,7 +38,7 @@ _LETTER_D, _LETTER_E, _LOWER_CASE = ord("d"), ord("e"), 32
 _LONGEST_EXPONENT = 16
 _STEP = 32
 
-# Characters of names without quotes and of base64, and the escapes that mean the same in JSON.
+# Characters of unquoted names and of base64, and the escapes with the same meaning in JSON.
 _IS_NAME = np.zeros(256, np.uint8)
 _IS_BASE64 = np.zeros(256, np.uint8)
 for _letter in b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789":
@@ -54,7 +54,7 @@ for _letter in b'"\\/bfnrtu':
 
 @inner
 def skip_spaces(data: Any, place: int) -> Any:
-    """Return the first place that holds no white space; a line's end is none."""
+    """Return the first position without white space; the end of a line is not white space."""
     while True:
         byte = peek(data, place)
         if byte not in (SPACE, _TAB, _RETURN):
@@ -64,13 +64,13 @@ def skip_spaces(data: Any, place: int) -> Any:
 
 @inner
 def is_end(data: Any, place: int) -> Any:
-    """Return whether a number or a word has ended here."""
+    """Return whether the character at ``place`` ends a number or a word."""
     return peek(data, place) in (COMMA, CLOSE_OBJECT, CLOSE_ARRAY, SPACE)
 
 
 @inner
 def print_text(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
-    """Print a text whose quote is passed; return the places after the closing quote and after the output."""
+    """Print a text from after its opening quote; return the positions after it in the data and the output."""
     while True:
         if at > limit:
             return -FULL, at
@@ -94,7 +94,7 @@ def print_text(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
 
 @inner
 def print_name(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
-    """Print the name of a field and its colon; return the place of its value, and the one after the output."""
+    """Print the name of a field and its colon; return the positions of its value and after the output."""
     poke(out, at, QUOTE)
     byte = peek(data, place)
     if byte == QUOTE:
@@ -135,7 +135,7 @@ def _print_quoted(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
 
 @inner
 def _print_bare(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
-    """Print a name without quotes: an identifier, and no symbol number."""
+    """Print a name without quotes: an identifier, but not a symbol number."""
     first = peek(data, place)
     if ZERO <= first <= NINE or (first == _DOLLAR and ZERO <= peek(data, place + 1) <= NINE):
         return -REFUSED, at
@@ -152,7 +152,7 @@ def _print_bare(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
 
 @inner
 def print_blob(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
-    """Print the base64 of a blob; return the places after its braces and after the output."""
+    """Print the base64 of a blob; return the positions after its braces and after the output."""
     while at <= limit:
         byte = peek(data, place)
         if _IS_BASE64[byte] == 0:
@@ -166,7 +166,7 @@ def print_blob(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
 
 @inner
 def print_decimal(data: Any, place: int, out: Any, at: int, digits: Any) -> Any:
-    """Print a decimal in canonical form, without exponent and superfluous zeros."""
+    """Print a decimal in canonical form, i.e. without exponent and superfluous zeros."""
     start, stop = place, at
     place += peek(data, place) == MINUS
     count, place = _behind_digits(data, place)
@@ -203,7 +203,7 @@ def print_decimal(data: Any, place: int, out: Any, at: int, digits: Any) -> Any:
 
 @inner
 def _behind_digits(data: Any, place: int) -> Any:
-    """Return how many digits there are, and the place after them."""
+    """Return the number of digits at ``place``, and the position after them."""
     start = place
     while ZERO <= peek(data, place) <= NINE:
         place += 1
@@ -211,13 +211,13 @@ def _behind_digits(data: Any, place: int) -> Any:
 
 
 DONE = 0
-"""All of the data is printed; ``FULL`` and ``REFUSED`` say why it is not."""
+"""All of the data is printed; otherwise the status is ``FULL`` or ``REFUSED``."""
 
 MAX_DEPTH = 64
-"""More levels than an item may have, and the structs around it."""
+"""More levels than an item may have, including the structs around it."""
 
 ROOM = 2 * LONGEST_NUMBER + 64
-"""Bytes that are free before each value: more than any value is printed as, except a text, a blob or a name."""
+"""Free bytes before each value: more than the print of any value except a text, a blob or a name."""
 
 _NEWLINE = ord("\n")
 _LETTER_S, _LETTER_N, _LETTER_B = ord("S"), ord("N"), ord("B")
@@ -233,7 +233,8 @@ _HEADS = np.frombuffer(
     ),
     np.uint8,
 )  # fmt: skip
-# What is open: the line's own struct, an image, a struct, a list or a set; each is numbered as its head.
+# The kinds of open containers: the line's struct, an image, a struct, a list or a set. The kind is the index of its
+# head.
 _OUTER, _MEMBERS, _STRUCT, _LIST, _SET, _NOTHING = 0, 1, 2, 3, 4, 7
 _HEAD_OF_S, _HEAD_OF_N, _HEAD_OF_B, _NULL, _TRUE, _FALSE = 7, 8, 9, 10, 11, 12
 _SCALAR_BYTES, _SET_BYTES, _WORD_BYTES = 6, 7, 13
@@ -250,9 +251,9 @@ _TWO_BYTES, _FOUR_BYTES, _SIX_BYTES = 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFF
 
 @loop(uint8[:], int64, int64, uint8[:], int64[:], uint8[:])
 def print_ion(data: Any, place: int, stop: int, out: Any, levels: Any, digits: Any) -> Any:
-    """Print whole lines; return what became of them, where the next line begins, and how many bytes were printed.
+    """Print whole lines; return the status, the position of the next line, and the number of printed bytes.
 
-    ``data`` has ``PAD`` zeros beyond ``stop``, where every search ends, and ``out`` as many bytes beyond its length.
+    ``data`` has ``PAD`` zeros after ``stop``, where every search ends. ``out`` is padded by ``PAD`` bytes too.
     """
     return _print_lines(data, place, stop, out, levels, digits)
 
@@ -287,7 +288,7 @@ def _print_lines(data: Any, place: int, stop: int, out: Any, levels: Any, digits
 
 @inner
 def _print_line(data: Any, place: int, out: Any, at: int, limit: int, levels: Any, digits: Any) -> Any:
-    """Return where a line's struct ends and where its print does; a negative status if not all of it was printed."""
+    """Return the ends of a line's struct in the data and the output; a negative status if printing stopped in it."""
     if peek(data, place) != OPEN_OBJECT:
         return -REFUSED, at
     poke(out, at, OPEN_OBJECT)
@@ -297,7 +298,7 @@ def _print_line(data: Any, place: int, out: Any, at: int, limit: int, levels: An
     place = inside if is_wrapped else place + 1
     depth, kind = 0, _OUTER
     while True:
-        # A member or an element begins, or ends what holds it.
+        # The next token begins a member or an element, or closes the container.
         place = skip_spaces(data, place)
         byte = peek(data, place)
         if at > limit:
@@ -338,7 +339,7 @@ def _print_line(data: Any, place: int, out: Any, at: int, limit: int, levels: An
             place, at = _print_scalar(data, place, out, at, limit, kind, digits)
             if place < 0:
                 return place, at
-        # A value has ended.
+        # After a value.
         place = skip_spaces(data, place)
         byte = peek(data, place)
         if byte == COMMA:
@@ -351,7 +352,7 @@ def _print_line(data: Any, place: int, out: Any, at: int, limit: int, levels: An
 
 @inner
 def _record_at(data: Any, place: int) -> Any:
-    """Return where the members of a change begin that is within one more struct, -1 where there is none."""
+    """Return the position of the first member of a change that is nested in another struct, or -1."""
     place = skip_spaces(data, place)
     if np.int64(load64(data, place)) & _SIX_BYTES != _RECORD:
         return -1
@@ -369,7 +370,7 @@ def _closing(kind: int) -> Any:
 
 @inner
 def _opened_at(data: Any, place: int, kind: int) -> Any:
-    """Return which struct, list or set begins, ``_NOTHING`` where none does, -1 where that is not for these loops."""
+    """Return the kind of container that begins here, ``_NOTHING`` if none does, or -1 if the reference must decide."""
     byte = peek(data, place)
     is_struct = byte == OPEN_OBJECT and peek(data, place + 1) != OPEN_OBJECT
     if kind == _OUTER:
@@ -417,7 +418,7 @@ def _print_scalar(data: Any, place: int, out: Any, at: int, limit: int, kind: in
 
 @inner
 def _set_at(data: Any, place: int) -> Any:
-    """Return which set's mark and bracket are here, else -1."""
+    """Return the kind of the set whose annotation and bracket are here, or -1."""
     middle, end = np.int64(load64(data, place + 8)), np.int64(load64(data, place + 11))
     if np.int64(load64(data, place)) != _SET_MARK or middle & _TWO_BYTES != _SET_MARK_MIDDLE:
         return -1

@@ -1,8 +1,8 @@
-"""Mark the functions that run as machine code: loops, which Python calls, and their parts.
+"""Decorators of the functions that run as machine code: loops, which Python calls, and their parts.
 
-The build compiles all loops into one library (``kernel/compiler``). Here a loop becomes the function of that library:
-its Python source stays unused, and neither numba nor LLVM is imported. Without a library, numba compiles each loop at
-its first call.
+The build compiles all loops into one library (``kernel/compiler``). Here the decorator replaces a loop by the function
+of that library: its Python source stays unused, and neither numba nor LLVM is imported. Without a library, numba
+compiles each loop at its first call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PACKAGE = __name__.rpartition(".")[0] + "."
 def loop(*arguments: ArgumentType) -> Callable[[Callable[..., Any]], Any]:
     """Mark a function that Python calls, and declare the types of its arguments.
 
-    An array may be read-only if the loop only reads it. A named tuple has arrays only; its annotations declare them.
+    An array may be read-only if the loop only reads it. A named tuple has only arrays, declared by its annotations.
     """
 
     def declare(function: Callable[..., Any]) -> Any:
@@ -45,12 +45,12 @@ def inner(function: Callable[..., Any]) -> Any:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Mark a part that is copied into each loop that calls it: the call would cost more than the part."""
+    """Mark a part that is copied into each loop that calls it, because a call would cost more than the part."""
     return _numba().inlined(function) if LIBRARY is None else function
 
 
 def intrinsic(name: str) -> Any:
-    """Return an instruction of the processor by its name, for parts of loops; None if a library has the loops."""
+    """Return a processor instruction by its name, for parts of loops; None if the loops are in a library."""
     if LIBRARY is not None:
         return None
     from ddbio.items.kernel.compiler import intrinsics  # noqa: PLC0415 - a library needs no numba

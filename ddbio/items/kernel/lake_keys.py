@@ -1,4 +1,4 @@
-"""Write the keys of a lake table's rows as text, and compute the CRC-32 of each."""
+"""Keys of a lake table's rows as text, with the CRC-32 of each."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _COLON, _BAR = ord(":"), ord("|")
 
 
 class Texts(NamedTuple):
-    """Hold texts: that of a row lies in ``data`` from ``places[row]`` to ``places[row + 1]``."""
+    """Texts of rows: that of a row is in ``data`` from ``places[row]`` to ``places[row + 1]``."""
 
     data: npt.NDArray[np.uint8]
     places: npt.NDArray[np.int64]
 
 
 class Keys(NamedTuple):
-    """Hold keys one behind the other, where each one ends, and its CRC-32; ``out`` is ``PAD`` bytes longer."""
+    """Buffers for keys, the end of each, and its CRC-32; ``out`` is ``PAD`` bytes longer than all keys."""
 
     out: npt.NDArray[np.uint8]
     ends: npt.NDArray[np.int32]

@@ -1,8 +1,8 @@
 """Load the library of the compiled loops.
 
-The library is the extension module ``_loops`` beside this file. It cannot be loaded from a zip archive, so there it is
-extracted to a private folder. ``DDBIO_KERNEL`` selects another library by its path; ``jit`` lets numba compile the
-loops in this process.
+The library is the extension module ``_loops`` in the folder of this file. It cannot be loaded from a zip archive: there
+it is first extracted to a private folder. ``DDBIO_KERNEL`` is the path of another library, or ``jit``, which lets numba
+compile the loops in this process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FILE_NAME = "_loops.abi3.so"
 """The library uses the stable ABI of Python 3.11: later versions load the same file."""
 
 CONSTANTS = ("capacity.py", "digest.py", "number.py", "rescue.py", "schema/arrow.py", "schema/shape.py")
-"""Modules beside the kernel with constants that loops use."""
+"""Modules outside of the kernel with constants that the loops use."""
 
 BUILD_COMMAND = "python -m ddbio.items.kernel.compiler"
 
@@ -37,12 +37,12 @@ _ONLY_IN_CLONES = "hatch_build.py"
 
 
 def load_library() -> Any:
-    """Load the library, and return its module; None if numba is to compile the loops.
+    """Load the library and return its module, or None if numba is to compile the loops.
 
     Raises
     ------
     KernelError
-        There is no library that this processor runs, and numba is not installed; or the processor is big-endian.
+        There is no library for this processor and numba is not installed, or the processor is big-endian.
     """
     if sys.byteorder != "little":
         raise KernelError("ddbio reads and writes words as little-endian processors do, and this one is big-endian")
@@ -83,10 +83,10 @@ def _load(path: Path) -> Any:
 
 
 def _of_archive() -> Path | None:
-    """Return the library of an archive that this module is in, as a file; None if there is none."""
+    """Extract the library from the archive of this module, and return its path; None if there is no library."""
     try:
-        # Only loaders of archives find a file here that the system does not. They know it by the path as it stands:
-        # Spark's begin with "./".
+        # Only loaders of archives find a file that does not exist in the file system. They need the unchanged path:
+        # Spark's paths begin with "./".
         content = __spec__.loader.get_data(__file__.removesuffix(Path(__file__).name) + FILE_NAME)  # type: ignore[union-attr]
     except OSError:
         return None
@@ -94,7 +94,7 @@ def _of_archive() -> Path | None:
 
 
 def _extracted(content: bytes) -> Path:
-    """Write the library to a private folder, unless the same bytes are there, and return its path."""
+    """Write the library to a private folder, unless it has the same bytes already, and return its path."""
     digest = hashlib.sha256(content).hexdigest()
     folder = private_folder("kernel")
     if folder is None:
@@ -118,7 +118,7 @@ def _extracted(content: bytes) -> Path:
 
 
 def _is_stale(path: Path) -> bool:
-    """Compare times in a clone, whose sources may change; those of an installed package do not."""
+    """Return whether a source is newer than the library. Only clones are checked: installed sources do not change."""
     if not Path(path.parents[3], _ONLY_IN_CLONES).is_file():
         return False
     built = path.stat().st_mtime_ns
@@ -129,16 +129,16 @@ def _is_stale(path: Path) -> bool:
 
 
 def sources() -> list[Path]:
-    """Return the files that the library is made from: the kernel, and modules whose constants it uses."""
+    """Return the sources of the library: the files of the kernel, and modules whose constants it uses."""
     kernel = Path(__file__).parent
     constants = (kernel.parent / name for name in CONSTANTS)
     files = [*kernel.rglob("*.py"), *kernel.rglob("*.c"), *constants]
-    # Editors leave links that begin with a dot.
+    # Editors create links that begin with a dot.
     return sorted(file for file in files if not file.name.startswith("."))
 
 
 LIBRARY: Any = load_library()
-"""The module of the compiled library, or None: numba compiles the loops."""
+"""The module of the compiled library; None if numba compiles the loops."""
 
 CHECKED = os.environ.get("DDBIO_KERNEL_CHECKED") == "1" if LIBRARY is None else LIBRARY.LEVEL == "checked"
-"""Whether loads and stores check the bounds of arrays, as in the build for tests."""
+"""Whether loads and stores check the bounds of arrays, as in the test build."""

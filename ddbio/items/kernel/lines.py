@@ -1,6 +1,6 @@
-"""Copy texts into lines: the items of a page, the texts of a column, rows in another order.
+"""Copying of texts into lines: the items of a page, the texts of a column, rows in another order.
 
-The bytes of values are copied as they are, and not checked.
+The bytes of values are copied unchanged and without validation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 ROOM_RATIO = 5
-"""Lines have no more bytes than so many times the page's: the least item, with its comma, has three."""
+"""The most bytes of lines per byte of a page: the shortest item, with its comma, has three bytes."""
 
 _SPACE, _NEWLINE, _STEP = ord(" "), ord("\n"), 32
 _HEAD = np.frombuffer(b'{"Item":'.ljust(_STEP, b"\0"), np.uint8)
@@ -42,9 +42,9 @@ _SCALAR, _BUT_TYPE = (
 
 @loop(uint8[:], int64, uint8[:])
 def split_items(data: Any, place: int, out: Any) -> Any:
-    """Print the items after the bracket at ``place``; return how many, or -1, and how many bytes were printed.
+    """Print the items after the bracket at ``place``; return their number, or -1, and the number of printed bytes.
 
-    ``data`` has ``PAD`` zeros beyond its end, where every search ends.
+    ``data`` has ``PAD`` zeros after its end, where every search stops.
     """
     return _split_items(data, place, out)
 
@@ -83,7 +83,7 @@ def _split_items(data: Any, place: int, out: Any) -> Any:
 
 @inner
 def end_of_compact(data: Any, place: int) -> Any:
-    """Return the place after an object that has no white space between tokens, or -1."""
+    """Return the position after an object without white space between tokens, or -1."""
     depth = 0
     while True:
         byte = peek(data, place)
@@ -91,7 +91,7 @@ def end_of_compact(data: Any, place: int) -> Any:
         if byte == QUOTE:
             stop = end_of_text(data, place)
             if np.int64(load64(data, stop)) & _BUT_TYPE == _SCALAR:
-                # A name, and before its text or number what opens the value.
+                # A name was followed by the opening of a text or a number.
                 stop = end_of_text(data, stop + _SCALAR_BYTES)
                 depth += 1
             if peek(data, stop) != QUOTE:
@@ -109,20 +109,20 @@ def end_of_compact(data: Any, place: int) -> Any:
 
 @inner
 def end_of_text(data: Any, place: int) -> Any:
-    """Return the place of the quote that ends a text, or of a control character in it."""
+    """Return the position of the quote that ends a text, or of a control character in it."""
     while True:
         step = special32(data, place)
         place += step
         if step < _STEP:
             if peek(data, place) != BACKSLASH:
                 return place
-            # What is escaped is no quote that ends the text.
+            # An escaped quote does not end the text.
             place += 2
 
 
 @inner
 def _print_value(data: Any, place: int, out: Any, at: int) -> Any:
-    """Print an object without white space between tokens; return the places after it and after the output."""
+    """Print an object without white space between tokens; return the positions after it in the data and the output."""
     out_of_line()
     depth = 0
     while True:
@@ -148,7 +148,7 @@ def _print_value(data: Any, place: int, out: Any, at: int) -> Any:
 
 @inner
 def _print_text(data: Any, place: int, out: Any, at: int) -> Any:
-    """Print a text up to its closing quote, and that."""
+    """Print a text with its closing quote."""
     while True:
         step = special32(data, place)
         copy32(out, at, data, place)
@@ -164,7 +164,7 @@ def _print_text(data: Any, place: int, out: Any, at: int) -> Any:
             return place, at
         if byte != BACKSLASH:
             return -1, at
-        # What is escaped is no quote that ends the text.
+        # An escaped quote does not end the text.
         poke(out, at, peek(data, place))
         place += 1
         at += 1
@@ -175,18 +175,18 @@ _BLANKS = 1 << ord(" ") | 1 << ord("\t") | 1 << ord("\r") | 1 << ord("\n")
 
 
 class Rows(NamedTuple):
-    """Hold the texts of a column, and the array that they are joined in."""
+    """Texts of a column, and the array that they are joined in."""
 
     data: npt.NDArray[np.uint8]
     offsets: npt.NDArray[np.int64]
     joined: npt.NDArray[np.uint8]
     places: npt.NDArray[np.int64]
-    """Where each row begins in what was joined last."""
+    """The position of each row in the last joined text."""
 
 
 @loop(Rows, int64, int64, int64)
 def join_rows(rows: Any, row: int, most_rows: int, most_bytes: int) -> Any:
-    """Join rows from ``row`` on; return the next row, and how many bytes these are.
+    """Join rows from ``row`` on; return the number of the next row, and the number of joined bytes.
 
     ``joined`` has ``most_bytes`` and ``PAD`` more.
     """
@@ -237,10 +237,10 @@ class _Texts(NamedTuple):
 def take_texts(  # noqa: PLR0913, PLR0917 - compiled code has no objects
     texts: Any, begins: Any, ends: Any, rows: Any, separator: Any, out: Any, starts: Any
 ) -> None:
-    """Copy the texts of the given rows in this order, the separator after each, and note where each begins.
+    """Copy the texts of the given rows in this order, each followed by the separator.
 
-    A row's text lies from ``begins`` to ``ends``. ``separator`` and ``out`` are padded; ``starts`` has one place more
-    than ``rows``: where the last copy ends.
+    A row's text is from ``begins`` to ``ends``. ``separator`` and ``out`` are padded. ``starts`` gets the position of
+    each copy, and as its last element the end of the last copy.
     """
     p = pointers(_Texts(texts, separator, out))
     at, end = 0, len(texts)

@@ -1,9 +1,8 @@
-"""Find the values of a few members wherever they stand in JSON, without parsing it; values in base64 are decoded.
+"""Search of a few members at any level of JSON, without parsing it, and of a few texts.
 
-And tell which of a few texts occur anywhere.
-
-A member is looked for by what stands before its value: its name and the quote that opens a text. A quote within a text
-is escaped, so nothing else matches. What has escapes of its own, or is no JSON, is refused.
+A member is found by the bytes before its value: its name and the quote that opens a text. Quotes within texts are
+escaped, so other bytes do not match. A value with escapes is refused, and so is text that is not JSON. Values in base64
+are decoded.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from ddbio.items.kernel.memory import PAD, copy_bytes, equal32, load64, lowest_b
 from ddbio.items.kernel.text import QUOTE, same_text, text_end
 
 _STEP, _WORD, _NEWLINE = 32, 8, ord("\n")
-# An opening ends with so many letters of the name, and so many signs.
+# The last letters of the name and the punctuation at the end of an opening.
 _LETTERS, _SIGNS = 5, 3
 _QUOTE_AND_COLON = np.frombuffer(b'"' * _STEP + b":" * _STEP, np.uint8)
 NO_BASE64 = -1
 
 
 class _Walk(NamedTuple):
-    """Hold what a walk reads and writes; the first three are padded, and so is each part of ``values``."""
+    """Arrays of a walk; the first three are padded, and so is each part of ``values``."""
 
     data: npt.NDArray[np.uint8]
     openings: npt.NDArray[np.uint8]
@@ -44,14 +43,14 @@ class _Walk(NamedTuple):
 
 
 class Openings:
-    """Know what stands before the values that are looked for.
+    """Names of members to search for, with the JSON before their values.
 
     Parameters
     ----------
     names
         The names of the members.
     base64
-        Which of them is in base64, or ``NO_BASE64``.
+        The index of the member that is in base64, or ``NO_BASE64``.
     """
 
     def __init__(self, names: tuple[bytes, ...], base64: int = NO_BASE64) -> None:
@@ -64,9 +63,9 @@ class Openings:
         self.words = np.array([int.from_bytes(each, "little", signed=True) for each in lasts], np.int64)
 
     def find(self, text: bytes | bytearray | memoryview) -> list[Any] | None:
-        """Return the values of each member as an array, of texts or of what was decoded; None if one is refused.
+        """Return the values of each member as an array of texts, or of decoded bytes; None if a value is refused.
 
-        In the memory of what was decoded each value is followed by the end of a line, which belongs to it.
+        Decoded values are followed by a line end each, which belongs to the value.
         """
         given = np.frombuffer(text, np.uint8)
         size = len(given)
@@ -96,7 +95,7 @@ class Openings:
 
 
 class _Search(NamedTuple):
-    """Hold what a search reads: two signs of each opening, repeated, and what follows each of them."""
+    """Arrays of a search: two characters of each opening, repeated, and the texts that begin with each of them."""
 
     data: npt.NDArray[np.uint8]
     signs: npt.NDArray[np.uint8]
@@ -108,7 +107,7 @@ class _Search(NamedTuple):
 
 
 class Marks:
-    """Know some texts, and tell which of them occur in another one, in a single pass over it.
+    """Set of texts to search for in another text, in a single pass over it.
 
     Parameters
     ----------
@@ -117,7 +116,7 @@ class Marks:
     """
 
     def __init__(self, *texts: bytes) -> None:
-        # Those that begin alike are looked for together.
+        # Texts with the same first two bytes share one comparison.
         ordered = sorted(texts)
         self._texts, openings = ordered, sorted({each[:2] for each in ordered})
         signs = b"".join(bytes([sign]) * _STEP for each in openings for sign in each)
@@ -132,8 +131,8 @@ class Marks:
         )
 
     def found(self, text: bytes | memoryview) -> frozenset[bytes]:
-        """Return those that occur in a text."""
-        # What is behind the last whole steps is looked at in a copy that has room behind it.
+        """Return the texts that occur in ``text``."""
+        # The last bytes are searched in a padded copy.
         most = max(0, len(text) - PAD)
         rest = bytes(text[most:]) + bytes(PAD)
         bits = 0
@@ -147,7 +146,7 @@ def _word_of(data: bytes) -> int:
 
 
 def _array(values: npt.NDArray[np.uint8], ends: npt.NDArray[np.int32], *, is_text: bool) -> Any:
-    # What was found is less than there is room for.
+    # The buffer is larger than the values.
     buffer = pa.py_buffer(values[: ends[-1]].copy().data)
     array = pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends.data), buffer])
     return array.cast(pa.string()) if is_text else array
@@ -155,7 +154,7 @@ def _array(values: npt.NDArray[np.uint8], ends: npt.NDArray[np.int32], *, is_tex
 
 @loop(_Search, int64)
 def find_marks(search: Any, stop: int) -> Any:
-    """Return a bit for each text that begins before ``stop``; behind that are ``PAD`` bytes at least."""
+    """Return a bit for each text that begins before ``stop``; the data has at least ``PAD`` bytes after that."""
     return _find_marks(pointers(search), len(search.bounds) - 1, stop)
 
 
@@ -224,7 +223,7 @@ def _find_members(w: Any, n_members: int, width: int, stop: int, most: int, base
 
 @inner
 def _take(w: Any, member: int, place: int, length: int, most: int, is_decoded: bool) -> Any:  # noqa: FBT001 - compiled code
-    """Copy or decode a value; return whether there was room, and it is what it should be."""
+    """Copy or decode a value; return False if it does not fit or is not base64."""
     count = peek(w.counts, member)
     at = np.int64(peek(w.ends, member * most + count))
     target = peek(w.starts, member) + at

@@ -1,7 +1,7 @@
-"""Parse, check and print DynamoDB's numbers exactly; nothing is ever rounded.
+"""Exact parsing, validation and printing of DynamoDB numbers, without rounding.
 
-``parse_number`` is the one place where compiled code validates a number: at most 38 significant digits from 1E-130 to
-9.99E+125. Short plain numbers are read faster by ``read_digits``, eight digits a step. Numbers are printed in
+``parse_number`` is the only function of the compiled code that validates a number: at most 38 significant digits, from
+1E-130 to 9.99E+125. ``read_digits`` reads short plain numbers faster, eight digits a step. Numbers are printed in
 canonical form: plain decimal without exponent or superfluous zeros.
 """
 
@@ -19,7 +19,7 @@ from ddbio.items.kernel.memory import load64, lowest_bit, out_of_line, peek, pok
 from ddbio.items.number import MAX_DIGITS, MAX_EXPONENT, MIN_EXPONENT
 
 LONGEST_NUMBER = MAX_DIGITS - MIN_EXPONENT + 16
-"""More bytes than the canonical text of any number has."""
+"""More bytes than the canonical text of any number."""
 
 PLUS, MINUS, POINT, ZERO, NINE = ord("+"), ord("-"), ord("."), ord("0"), ord("9")
 _EXPONENTS = (ord("e"), ord("E"))
@@ -58,11 +58,11 @@ def _eight_digits(word: Any) -> Any:
 
 @inlined
 def plain_number(data: Any, place: int, length: int) -> Any:
-    """Return the digits of a number of one to sixteen bytes without a sign, and how many of them are after its point.
+    """Return the digits of an unsigned number of 1 to 16 bytes, and the number of digits after its point.
 
-    The decimals are -1 if it is not canonical.
+    The latter is -1 if the number is not canonical.
     """
-    # The last byte of a word is the highest; those below the first are digits of zero.
+    # The last byte of a word is the highest. The bytes below the first digit are zero.
     if length <= _WORD_BYTES:
         word = (load64(data, place) ^ _ZEROS) << np.uint64(64 - 8 * length)
         others, scale = _not_digits(word), 0
@@ -83,7 +83,7 @@ def plain_number(data: Any, place: int, length: int) -> Any:
                 word, scale = _without_point(word, others)
                 low -= 1
         value = _eight_digits(first) * _POWERS[low] + _eight_digits(word)
-    # Nothing is before the first digit but the zero of a fraction, and nothing after the last decimal.
+    # A canonical number has no leading zero except before the point, and no trailing zero after it.
     whole = length - scale - (scale > 0)
     if (peek(data, place) == ZERO and whole > 1) or (scale > 0 and (whole == 0 or word >> _LAST_BYTE == 0)):
         scale = -1
@@ -97,7 +97,7 @@ def _not_digits(word: Any) -> Any:
 
 @inlined
 def _without_point(word: Any, others: Any) -> Any:
-    """Return the digits of a word without its point, and how many are after that; -1 if there is more than a point."""
+    """Remove the point from a word of digits; return the digits after it too, or -1 if there are other characters."""
     point = np.uint64(lowest_bit(others) & ~7)
     low = (np.uint64(1) << point) - np.uint64(1)
     is_point = (word >> point) & _BYTE == _POINT_OF_ZEROS
@@ -108,7 +108,7 @@ def _without_point(word: Any, others: Any) -> Any:
 
 @inner
 def read_digits(data: Any, place: int) -> Any:
-    """Return the value of the digits at ``place`` and where they end; beyond 19 of them the value is worthless."""
+    """Return the value of the digits at ``place`` and their end; with more than 19 digits the value is wrong."""
     value = np.uint64(0)
     limit = place + 3 * 8
     while True:
@@ -127,9 +127,9 @@ def read_digits(data: Any, place: int) -> Any:
 
 @inner
 def parse_number(data: Any, place: int, stop: int, digits: Any) -> Any:
-    """Return whether a text is a number, its sign, how many significant digits were put in ``digits``, and the point.
+    """Parse a text as a number; return whether it is one, its sign, the count of its significant digits, and the point.
 
-    The value is 0.digits times ten to the power of the point; zero has no digits.
+    The digits are written to ``digits``. The value is 0.digits times ten to the power of the point; zero has no digits.
     """
     out_of_line()
     negative = False
@@ -166,7 +166,7 @@ def parse_number(data: Any, place: int, stop: int, digits: Any) -> Any:
 
 @inner
 def _exponent(data: Any, place: int, stop: int) -> Any:
-    """Return whether a number ends with an exponent or none, and the exponent, cut far out of range."""
+    """Return whether the rest of a number is an exponent or empty, and the exponent, clamped far out of range."""
     if place == stop:
         return True, 0
     if peek(data, place) not in _EXPONENTS:
@@ -186,16 +186,17 @@ def _exponent(data: Any, place: int, stop: int) -> Any:
 
 @inner
 def is_canonical(data: Any, place: int, stop: int) -> Any:
-    """Return whether a text is a number in canonical form, short enough to be in range for certain."""
+    """Return whether a text is a canonical number that is short enough to be in range for certain."""
     whole, _ = canonical_digits(data, place, stop)
     return whole >= 0
 
 
 @inner
 def canonical_digits(data: Any, place: int, stop: int) -> Any:
-    """Return the digits before and after the point of a number in canonical form, a zero before it counting for none.
+    """Return the counts of digits before and after the point of a canonical number.
 
-    The first are -1 if it has another form, or is too long to be in range for certain.
+    A zero before the point is not counted. The first count is -1 if the number is not canonical, or too long to be in
+    range for certain.
     """
     out_of_line()
     if stop - place > MAX_DIGITS:
@@ -222,7 +223,7 @@ def canonical_digits(data: Any, place: int, stop: int) -> Any:
 
 @inner
 def unscaled(digits: Any, count: int, point: int, scale: int) -> Any:
-    """Return the two words, high first, of a parsed number times ten to ``scale``: at most 38 digits, all exact."""
+    """Return the two words, high first, of a parsed number times ten to ``scale``: at most 38 digits, exact."""
     out_of_line()
     high, low = np.uint64(0), np.uint64(0)
     for index in range(point + scale if count > 0 else 0):
@@ -236,7 +237,7 @@ def unscaled(digits: Any, count: int, point: int, scale: int) -> Any:
 
 @inner
 def unscaled_text(data: Any, place: int, scale: int) -> Any:
-    """Return what ``unscaled`` does, of the text of a canonical number without its sign, which a quote follows."""
+    """Do the same as ``unscaled`` for the text of an unsigned canonical number, which is followed by a quote."""
     out_of_line()
     high, low, place, _ = _append_digits(data, place, np.uint64(0), np.uint64(0))
     if peek(data, place) == POINT:
@@ -247,7 +248,7 @@ def unscaled_text(data: Any, place: int, scale: int) -> Any:
 
 @inner
 def _append_digits(data: Any, place: int, high: Any, low: Any) -> Any:
-    """Return the two words with all digits from a place on, the place after them, and how many these are."""
+    """Append the digits at ``place`` to the two words; return them, the position after the digits, and the count."""
     first = place
     while True:
         word = load64(data, place) ^ _ZEROS
@@ -263,7 +264,7 @@ def _append_digits(data: Any, place: int, high: Any, low: Any) -> Any:
 
 @inner
 def times_power(high: Any, low: Any, power: int) -> Any:
-    """Return a number of two words times ten to a power that is not negative."""
+    """Return a number of two words times ten to a nonnegative power."""
     while power > 0:
         step = min(power, _WORD_BYTES)
         high, low = _times(high, low, _POWERS[step], np.uint64(0))
@@ -273,7 +274,7 @@ def times_power(high: Any, low: Any, power: int) -> Any:
 
 @inner
 def _times(high: Any, low: Any, factor: Any, more: Any) -> Any:
-    """Return a number of two words, times a factor of 32 bits, and some more."""
+    """Return a number of two words times a factor of 32 bits, plus ``more``."""
     part = (low & _LOW_HALF) * factor + more
     upper = (low >> _HALF) * factor + (part >> _HALF)
     return high * factor + (upper >> _HALF), (upper << _HALF) | (part & _LOW_HALF)
@@ -288,7 +289,7 @@ _GROUPS, _GROUP_DIGITS = 5, 9
 
 @inner
 def _count_digits(magnitude: Any) -> Any:
-    """Return how many digits a whole number has that is not 0."""
+    """Return the number of digits of a positive integer."""
     if magnitude < _POWERS[8]:
         if magnitude < _POWERS[4]:
             if magnitude < _HUNDRED:
@@ -305,7 +306,7 @@ def _count_digits(magnitude: Any) -> Any:
 
 @inner
 def _print_lowest(out: Any, place: int, magnitude: Any, count: int) -> Any:
-    """Print so many of the lowest digits of a whole number before ``place``; return the number without them."""
+    """Print the lowest ``count`` digits of an integer before ``place``; return the integer without them."""
     while count >= 2:  # noqa: PLR2004 - a pair
         rest = magnitude // _HUNDRED
         pair = np.int64(magnitude - rest * _HUNDRED) * 2
@@ -330,13 +331,13 @@ def _print_zeros(out: Any, at: int, count: int) -> Any:
 
 @inner
 def number_size(n_digits: int, negative: Any) -> Any:
-    """Return the bytes that an item's size counts for a number of so many significant digits."""
+    """Return the size of a number with ``n_digits`` significant digits, as DynamoDB counts it."""
     return (n_digits + 1) // 2 + 1 + negative
 
 
 @inner
 def print_integer(out: Any, at: int, magnitude: Any, negative: Any, scale: int) -> Any:
-    """Print ``magnitude`` x 10^-``scale``; return the place after it and its size."""
+    """Print ``magnitude`` x 10^-``scale``; return the position after it and its size."""
     if magnitude == 0:
         poke(out, at, ZERO)
         return at + 1, 1
@@ -368,7 +369,7 @@ def print_integer(out: Any, at: int, magnitude: Any, negative: Any, scale: int) 
 
 @inner
 def print_decimal128(out: Any, at: int, low: int, high: int, scale: int, digits: Any) -> Any:
-    """Print a decimal of 128 bits; return the place after it and its size."""
+    """Print a 128-bit decimal; return the position after it and its size."""
     if high == low >> 63:
         negative = low < 0
         magnitude = np.uint64(0) - np.uint64(low) if negative else np.uint64(low)
@@ -408,7 +409,7 @@ def _print_wide(out: Any, at: int, low: int, high: int, scale: int, digits: Any)
 
 @inner
 def print_number(out: Any, at: int, negative: Any, digits: Any, start: int, count: int, point: int) -> Any:
-    """Print 0.digits x 10^``point`` in canonical form, the digits from ``start`` on; return the place after it."""
+    """Print 0.digits x 10^``point`` in canonical form, the digits from ``start`` on; return the position after it."""
     if count == 0:
         poke(out, at, ZERO)
         return at + 1
@@ -430,7 +431,7 @@ def print_number(out: Any, at: int, negative: Any, digits: Any, start: int, coun
 
 @inner
 def canonicalise_number(out: Any, at: int, data: Any, place: int, length: int, digits: Any) -> Any:
-    """Print a number given as text; return the place after it and its size, or -1 if DynamoDB has no such number."""
+    """Print a text as a canonical number; return the position after it and its size, or -1 if it is not a number."""
     is_number, negative, count, point = parse_number(data, place, place + length, digits)
     if not is_number:
         return -1, 0

@@ -1,6 +1,7 @@
-"""Check values and skip them: an attribute value of any type, or any JSON value.
+"""Validation and skipping of values: an attribute value of any type, or any JSON value.
 
-Input is the offset of a value, output the offset after it. Duplicate names and more than 64 levels are refused.
+The input is the position of a value, the result the position after it. Duplicate names and more than 64 levels are
+refused.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
@@ -93,7 +94,7 @@ def _tag_at(data: Any, start: int, length: int) -> Any:
 
 @inner
 def read_tag(data: Any, place: int, state: Any) -> Any:
-    """Return the type whose name's quote is at ``place`` and where its content begins, or -1 and a negative status."""
+    """Return the type at ``place`` and the position of its content, or -1 and a negative status."""
     out_of_line()
     if peek(data, place) != QUOTE:
         return -1, -ERROR
@@ -112,7 +113,7 @@ def read_tag(data: Any, place: int, state: Any) -> Any:
 
 @inner
 def remember_name(names: Any, value: Any, instance: int, state: Any) -> Any:
-    """Return 0 if an object has no such name yet, ERROR if it may have, GROW_NAMES if the table of names is full."""
+    """Return 0 if a name is new in its object, ERROR if it may be a duplicate, GROW_NAMES if the table is full."""
     key = (value ^ np.uint64(instance)) * _MIX
     key ^= key >> _MIX_SHIFT
     key |= np.uint64(1)
@@ -133,7 +134,7 @@ def remember_name(names: Any, value: Any, instance: int, state: Any) -> Any:
 
 @inner
 def skip_name(data: Any, place: int, instance: int, names: Any, state: Any) -> Any:
-    """Return the place of the value that belongs to the name at ``place``."""
+    """Skip the name at ``place`` and its colon; return the position of the value, or a negative status."""
     if peek(data, place) != QUOTE:
         return -ERROR
     side = state[UNESCAPED]
@@ -160,9 +161,11 @@ def enter(  # noqa: PLR0913, PLR0917 - compiled code has no objects
     levels: Any,
     state: Any,
 ) -> Any:
-    """Return the place of the first value of the container whose first member is at ``place``, or a negative status.
+    """Enter the container whose first member is at ``place``; return the position of its first value.
 
-    ``levels`` holds the number of each open object, or 0 for an array.
+    The position is a negative status if the container is refused.
+
+    ``levels`` has the number of each open object, and 0 for each array.
     """
     if depth == MAX_SKIPPED_DEPTH:
         return -ERROR
@@ -177,9 +180,9 @@ def enter(  # noqa: PLR0913, PLR0917 - compiled code has no objects
 
 @inner
 def leave(data: Any, place: int, depth: int, names: Any, levels: Any, state: Any) -> Any:
-    """Return whether a container ends after one of its values, and the place after it or of its next value.
+    """Return whether a container ends after a value, and the position after it or of its next value.
 
-    The place is a negative status if neither is there.
+    The position is a negative status if neither follows.
     """
     instance = peek(levels, depth - 1)
     place = skip_blank(data, place)
@@ -198,7 +201,7 @@ _SIGNS = (ord("+"), ord("-"))
 
 @inner
 def skip_json(data: Any, place: int, names: Any, levels: Any, state: Any) -> Any:
-    """Return the place after the value that begins at ``place``, or a negative status."""
+    """Return the position after the value at ``place``, or a negative status."""
     out_of_line()
     depth = 0
     while True:
@@ -216,7 +219,7 @@ def skip_json(data: Any, place: int, names: Any, levels: Any, state: Any) -> Any
             place = _skip_atom(data, place, state)
             if place < 0:
                 return place
-        # A value has ended: close what closes with it.
+        # After a value: close the containers that end here.
         has_ended = True
         while has_ended:
             if depth == 0:
@@ -248,7 +251,7 @@ def _skip_atom(data: Any, place: int, state: Any) -> Any:
 
 @inner
 def skip_number(data: Any, place: int) -> Any:
-    """Return the place after the number of JSON that begins at ``place``, or a negative status."""
+    """Return the position after the JSON number at ``place``, or a negative status."""
     place += peek(data, place) == MINUS
     first, place = place, _behind_digits(data, place)
     if place == first or (place - first > 1 and peek(data, first) == ZERO):
@@ -275,7 +278,7 @@ def _behind_digits(data: Any, place: int) -> Any:
 
 @inner
 def end_of_object(data: Any, place: int, stop: int) -> Any:
-    """Return the place after the object that begins at ``place`` by its brackets alone, or a negative status."""
+    """Return the position after the object at ``place`` by counting brackets, or a negative status."""
     out_of_line()
     depth = 0
     while place < stop:
@@ -287,7 +290,7 @@ def end_of_object(data: Any, place: int, stop: int) -> Any:
                 byte = peek(data, place - 1)
                 if byte == QUOTE:
                     break
-                # An escaped character does not end the text; whether it is legal, the reference decides.
+                # An escaped character does not end the text; the reference decides whether the escape is legal.
                 place += byte == BACKSLASH
         elif byte in (OPEN_OBJECT, OPEN_ARRAY):
             depth += 1

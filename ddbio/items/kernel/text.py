@@ -1,4 +1,4 @@
-"""Read JSON strings: find where they end, replace escapes, hash them; check that bytes are UTF-8.
+"""JSON strings: their ends, escapes and hashes, and the validation of UTF-8.
 
 Control characters and unpaired surrogates are refused, as in the plain reference.
 """
@@ -33,7 +33,7 @@ _ESCAPES = np.zeros(128, dtype=np.uint8)
 for _letter, _meant in zip(b'"\\/bfnrt', b'"\\/\b\f\n\r\t', strict=True):
     _ESCAPES[_letter] = _meant
 _UNICODE = ord("u")
-# What stands behind the backslash for a byte that JSON must escape.
+# The letter after the backslash, for each byte that JSON must escape.
 _LETTERS = np.zeros(256, dtype=np.uint8)
 _LETTERS[:32] = _UNICODE
 for _letter, _meant in zip(b'"\\bfnrt', b'"\\\b\f\n\r\t', strict=True):
@@ -48,7 +48,7 @@ _HASH_SHIFT = np.uint64(29)
 
 @inner
 def skip_blank(data: Any, place: int) -> Any:
-    """Return the first place that holds no white space."""
+    """Return the first position without white space."""
     while True:
         byte = peek(data, place)
         if byte not in (_SPACE, _NEWLINE, _RETURN, _TAB):
@@ -58,7 +58,7 @@ def skip_blank(data: Any, place: int) -> Any:
 
 @inner
 def text_end(data: Any, place: int) -> Any:
-    """Return the place of the first quote, backslash or control character."""
+    """Return the position of the first quote, backslash or control character."""
     while True:
         step = special32(data, place)
         place += step
@@ -68,7 +68,7 @@ def text_end(data: Any, place: int) -> Any:
 
 @inner
 def marked_end(marks: Any, place: int) -> Any:
-    """Return what ``text_end`` does, by the marks of the data."""
+    """Do the same as ``text_end``, using the marks of the data."""
     byte, found = place >> 3, load64(marks, place >> 3) >> np.uint64(place & 7)
     if found != 0:
         return place + lowest_bit(found)
@@ -81,9 +81,10 @@ def marked_end(marks: Any, place: int) -> Any:
 
 @inner
 def read_text(data: Any, place: int, state: Any) -> Any:
-    """Return where a text begins, its length without escapes, and the place after its quote, or a negative status.
+    """Return the position and the length of an unescaped text, and the position after its quote.
 
-    A text with escapes is first written without them to the space before the data.
+    The last one is a negative status if the text is refused. A text with escapes is first written without them to the
+    space before the data.
     """
     stop = text_end(data, place)
     if peek(data, stop) == QUOTE:
@@ -97,7 +98,7 @@ def _read_escaped(data: Any, place: int, stop: int, state: Any) -> Any:
     target = state[UNESCAPED]
     start = target
     while True:
-        # All before ``stop`` is as it is meant.
+        # The bytes before ``stop`` have no escapes.
         while place < stop:
             if target + _LONGEST_STEP > state[UNESCAPED_END]:
                 return 0, 0, -GROW_UNESCAPED
@@ -145,10 +146,10 @@ def _unescape(data: Any, place: int, target: int) -> Any:
 
 @inner
 def canonical_json(data: Any, place: int, stop: int, state: Any) -> Any:
-    """Return where JSON text without white space between tokens and needless escapes begins and stops.
+    """Return the begin and the end of JSON text without white space between tokens and needless escapes.
 
-    It is the text itself if it has neither; else it is written to the space before the data. The text must be JSON; the
-    stop is a negative status if there is no space.
+    Text that has them is written without them to the space before the data. The text must be valid JSON. The end is a
+    negative status if the space is too small.
     """
     if _is_canonical(data, place, stop):
         return place, stop
@@ -172,7 +173,7 @@ def _is_canonical(data: Any, place: int, stop: int) -> Any:
 @inner
 def _write_canonical(data: Any, place: int, stop: int, state: Any) -> Any:
     out_of_line()
-    # No form of a character is shorter than the one that is written.
+    # The canonical spelling of a character is never longer than another one.
     start = at = state[UNESCAPED]
     if start + stop - place + PAD > state[UNESCAPED_END]:
         return 0, -GROW_UNESCAPED
@@ -195,7 +196,7 @@ def _write_canonical(data: Any, place: int, stop: int, state: Any) -> Any:
 
 @inner
 def _escape(data: Any, at: int) -> Any:
-    """Write the byte at ``at`` as JSON has it within a text; return the place after it."""
+    """Escape the byte at ``at`` if JSON requires that in a text; return the position after it."""
     byte = peek(data, at)
     letter = _LETTERS[byte]
     if letter == 0:
@@ -249,7 +250,7 @@ def _put_utf8(data: Any, target: int, code: int) -> Any:
 
 @inner
 def hash_text(data: Any, place: int, length: int) -> Any:
-    """Return a word that differs for most texts that differ."""
+    """Return a 64-bit hash of a text."""
     value = np.uint64(length) * _MULTIPLIER
     while length > 0:
         word = load64(data, place)
@@ -263,7 +264,7 @@ def hash_text(data: Any, place: int, length: int) -> Any:
 
 
 def hash_text_plainly(text: bytes) -> int:
-    """Return what ``hash_text`` returns, in plain Python."""
+    """Return the result of ``hash_text``, in plain Python."""
     whole, multiplier = (1 << 64) - 1, int(_MULTIPLIER)
     value = len(text) * multiplier & whole
     for place in range(0, len(text), 8):
@@ -274,29 +275,29 @@ def hash_text_plainly(text: bytes) -> int:
 
 @inner
 def same_text(data: Any, place: int, other: Any, start: int, length: int) -> Any:
-    """Return whether two stretches of bytes agree."""
+    """Return whether two ranges of bytes are equal."""
     for index in range(length):  # noqa: SIM110 - compiled code has no generators
         if peek(data, place + index) != peek(other, start + index):
             return False
     return True
 
 
-# So many bytes are checked at once, and so many before them say what they must be.
+# The bytes that are checked per step, and the bytes before them that affect the result.
 _STEP, _BEFORE = 32, 3
 
 
 def is_utf8(body: bytes | memoryview | npt.NDArray[np.uint8]) -> bool:
     """Return whether the bytes are UTF-8."""
     data = np.frombuffer(body, np.uint8)
-    # The loop is compiled for arrays that cannot be written.
+    # The loop is compiled for read-only arrays.
     data.flags.writeable = False
     return bool(check_utf8(data, np.zeros(PAD + _STEP, np.uint8)))
 
 
 def load_utf8(body: Any, target: npt.NDArray[np.uint8], at: int, marks: npt.NDArray[np.uint8]) -> bool:
-    """Copy the bytes to a multiple of eight, put ``PAD`` quotes after them, and mark what ends a text.
+    """Copy the bytes to a multiple of eight, append ``PAD`` quotes, and mark the bytes that end a text.
 
-    Return whether they are UTF-8: if not, not all may be copied.
+    Return whether the bytes are UTF-8: if not, the copy may be incomplete.
     """
     data = np.frombuffer(body, np.uint8)
     data.flags.writeable = False
@@ -310,14 +311,15 @@ def check_utf8(data: Any, edge: Any) -> Any:
     Parameters
     ----------
     edge
-        Zeros, of which the first and the last bytes of the data take some: nothing is read outside of both.
+        Zeros. The first and the last bytes of the data are copied to it, so that nothing is read outside of both
+        arrays.
     """
     return _check_utf8(data, edge, None, 0, None)
 
 
 @loop(uint8[:], uint8[:], uint8[:], int64, uint8[:])
 def check_and_mark_utf8(data: Any, edge: Any, target: Any, at: int, marks: Any) -> Any:
-    """Copy ``data`` while it is UTF-8, and set a bit for each byte that ends a text; return whether all of it is."""
+    """Copy ``data`` while it is UTF-8, and mark the bytes that end a text; return whether all of it is UTF-8."""
     return _check_utf8(data, edge, target, at, marks)
 
 
@@ -339,7 +341,7 @@ def _check_utf8(data: Any, edge: Any, target: Any, at: int, marks: Any) -> Any:
         place += _STEP
     if target is not None:
         _copy_edges(data, target, at, place, marks)
-    # At least one zero follows the data, which goes on with no character.
+    # At least one zero follows the data: it ends an incomplete character.
     for index in range(_BEFORE + _STEP):
         at = place - _BEFORE + index
         edge[index] = data[at] if 0 <= at < length else 0
@@ -348,7 +350,7 @@ def _check_utf8(data: Any, edge: Any, target: Any, at: int, marks: Any) -> Any:
 
 @inner
 def _copy_edges(data: Any, target: Any, at: int, place: int, marks: Any) -> None:
-    """Copy and mark the first and the last bytes, and put quotes after them."""
+    """Copy and mark the first and the last bytes, and append quotes."""
     out_of_line()
     length = len(data)
     for index in range(min(length, _STEP)):
@@ -367,21 +369,21 @@ _FIRST_BITS, _GOES_ON = 0xC0, 0x80
 
 
 def broken_texts(array: Any, offsets: npt.NDArray[Any], data: npt.NDArray[np.uint8]) -> list[int]:
-    """Return which entries are not UTF-8.
+    """Return the numbers of the entries that are not UTF-8.
 
     Parameters
     ----------
     array
-        Texts with offsets.
+        An array of texts with offsets.
     offsets
-        Where each begins, and where the last ends.
+        The offsets of the entries.
     data
-        All their bytes, from the first offset on.
+        All bytes of the texts, from the first offset on.
     """
     if not len(data) or data.view(np.int8).min() >= 0:
         return []
     starts = offsets[: np.searchsorted(offsets, offsets[-1])] - offsets[0]
-    # Texts side by side are UTF-8 where all their bytes are, and none begins within a character.
+    # Adjacent texts are all UTF-8 if their bytes together are, and no text begins with a continuation byte.
     if is_utf8(data) and not (data[starts] & _FIRST_BITS == _GOES_ON).any():
         return []
     texts = array.cast(pa.large_binary()).to_pylist()
@@ -389,7 +391,7 @@ def broken_texts(array: Any, offsets: npt.NDArray[Any], data: npt.NDArray[np.uin
 
 
 def _is_utf8(text: bytes) -> bool:
-    # For one short text Python's own check is quicker to call.
+    # Python's own check is faster for one short text.
     try:
         text.decode()
     except UnicodeDecodeError:

@@ -1,7 +1,7 @@
-"""Turn objects of plain JSON into lines of DynamoDB JSON: each value gets the type that it has in JSON.
+"""Conversion of plain JSON objects to lines of DynamoDB JSON: each value gets the type that it has in JSON.
 
-Members that are null are left out; a null in a list is NULL. Texts and numbers are copied as they are: whoever decodes
-the lines checks them.
+Members that are null are left out; a null in a list becomes NULL. Texts and numbers are copied unchanged: the decoder
+of the lines validates them.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _REFUSED, _NO_ROOM, _NO_NAMES = -1, -2, -3
-# Far more than an item may have, which the decoder says.
+# Far more levels than an item may have; the decoder reports the limit.
 _LEVELS = 64
 _IS_MAP, _HAS_MEMBERS = 1, 2
 _NEWLINE = ord("\n")
 _SURROGATE = rb"\ud"
 _DOUBLE_DIGITS, _EXPONENTS = 15, (ord("e"), ord("E"))
-# The most that a value adds: {"BOOL":…} with a comma.
+# The most bytes that a value adds: {"BOOL":…} with a comma.
 _STEP = 32
 _FIRST_NAMES = 1 << 12
 _OPEN_S, _OPEN_N, _OPEN_BOOL, _OPEN_MAP, _OPEN_LIST, _NULL = (
@@ -53,16 +53,16 @@ _OPEN_S, _OPEN_N, _OPEN_BOOL, _OPEN_MAP, _OPEN_LIST, _NULL = (
 
 
 class _Walk(NamedTuple):
-    """Hold what a walk reads and writes.
+    """Arrays of a walk.
 
     Attributes
     ----------
     data, out, nulls
-        The text, the lines, and the names of the rows' members that are null, each with a comma; all padded.
+        The text, the lines, and the names of null members of rows, each followed by a comma; all are padded.
     levels
-        What is open: a map or a list, and whether it has members already.
+        The open containers: whether each is a map or a list, and whether it has members already.
     names
-        The names of open objects, if one may be null.
+        The names of open objects, if the text may have nulls.
     """
 
     data: npt.NDArray[np.uint8]
@@ -74,16 +74,16 @@ class _Walk(NamedTuple):
 
 
 class TypedLines(NamedTuple):
-    """Hold lines of DynamoDB JSON, and what they do not show.
+    """Lines of DynamoDB JSON, with facts that they do not show.
 
     Attributes
     ----------
     lines
-        A line for each object.
+        One line per object.
     nulls
-        The names of the objects' members that are null, quoted, with commas between them.
+        The quoted names of null members, separated by commas.
     has_long_numbers
-        Whether a number has an exponent or more than 15 characters: doubles hold all others exactly.
+        Whether a number has an exponent or more than 15 characters. Doubles represent all other numbers exactly.
     """
 
     lines: memoryview
@@ -92,7 +92,7 @@ class TypedLines(NamedTuple):
 
 
 def typed_lines(text: bytes) -> TypedLines | None:
-    """Return the objects of a text as DynamoDB JSON; None where only the plain reference tells what is wrong."""
+    """Return the objects of a text as DynamoDB JSON; None if only the plain reference can report the error."""
     size, has_nulls = len(text), b"null" in text
     data = memory.allocate(size + PAD)
     data[:size], data[size:] = np.frombuffer(text, np.uint8), 0
@@ -106,7 +106,7 @@ def typed_lines(text: bytes) -> TypedLines | None:
         stop, null_bytes, long_numbers = map(int, type_items(walk, size, room, has_nulls))
         if stop >= 0:
             names = nulls[: max(0, null_bytes - 1)].tobytes()
-            # Half of a surrogate pair is no name; those of other members the decoder looks at.
+            # Half of a surrogate pair is not a valid name; the decoder checks the names of the other members.
             if _SURROGATE in names.lower():
                 return None
             return TypedLines(out[:stop].data, names, bool(long_numbers))
@@ -127,7 +127,7 @@ def _has_exponent(data: Any, place: int, end: int) -> Any:
 def type_items(walk: Any, stop: int, room: int, has_nulls: bool) -> Any:  # noqa: FBT001 - compiled code
     """Print the objects before ``stop``; return the bytes of lines and of names, or a negative status.
 
-    The last number is that of long numbers.
+    The last result is the number of long numbers.
     """
     return _type_items(pointers(walk), stop, room, has_nulls, len(walk.names))
 
@@ -143,7 +143,7 @@ def _type_items(w: Any, stop: int, room: int, has_nulls: bool, slots: int) -> An
         if at + _STEP > room:
             return _NO_ROOM, 0, 0
         if state[NAMES] * 8 > slots:
-            # Objects that are closed need no names: cleared so late, all rows together take no longer.
+            # Names of closed objects are not needed. The table is cleared so rarely that the cost per row is constant.
             for slot in range(slots):
                 poke(w.names, slot, np.uint64(0))
             state[NAMES] = 0
@@ -173,7 +173,7 @@ def _type_items(w: Any, stop: int, room: int, has_nulls: bool, slots: int) -> An
                         return _REFUSED, 0, 0
                     place = skip_blank(data, place + 1)
                     if has_nulls:
-                        # The decoder does not see names of what is left out.
+                        # The decoder does not see the names of members that are left out.
                         for index in range(name, end):
                             if peek(data, index) == BACKSLASH:
                                 return _REFUSED, 0, 0
@@ -246,7 +246,7 @@ def _type_items(w: Any, stop: int, room: int, has_nulls: bool, slots: int) -> An
                         place += length
                         poke(out, at, CLOSE_OBJECT)
                         at += 1
-            # What has ended may end what it is in.
+            # A value that has ended may also end its container.
             while True:
                 if has_ended:
                     place += 1

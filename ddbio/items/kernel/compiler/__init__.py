@@ -1,4 +1,4 @@
-"""Compile the loops into a library: numba and LLVM make objects of them, and Zig's linker joins the objects.
+"""Compiler of the loops: numba and LLVM compile them to objects, and Zig's linker joins the objects into a library.
 
-Nothing of this package is imported where a library is loaded.
+This package is not imported in processes that load a library.
 """

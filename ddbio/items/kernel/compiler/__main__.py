@@ -1,4 +1,4 @@
-"""Build the library of the compiled loops: ``python -m ddbio.items.kernel.compiler``."""
+"""Command that builds the library of compiled loops: ``python -m ddbio.items.kernel.compiler``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ UNSUPPORTED = 3
 
 
 def main() -> None:
-    """Build the library, and print its path, unless the library is current."""
-    # Whoever builds it has none, or an old one.
+    """Build the library and print its path, unless the library is current."""
+    # There may be no library yet, or an old one.
     os.environ["DDBIO_KERNEL"] = "jit"
     from ddbio.items.kernel.compiler import build  # noqa: PLC0415 - after the environment
 
@@ -39,7 +39,7 @@ def main() -> None:
         if asked.if_changed:
             mark = build.mark_of(asked.platform, build.levels_of(asked.platform, asked.level))
             if build.is_current(asked.output, mark):
-                # Its time tells that it is current, as after a change of branches.
+                # The new modification time marks it as current, e.g. after a change of branches.
                 asked.output.touch()
                 return
         sys.stderr.write(f"compiling the loops for {asked.platform}, which takes up to a minute\n")

@@ -1,7 +1,7 @@
-"""Build the library of the loops: compile each loop for each level of processors, and link the objects.
+"""Build of the library: compile each loop for each level of processors, and link the objects.
 
-A build of the same sources by the same numba, LLVM and Zig has the same bytes. Zig's linker makes libraries for other
-platforms too, so aarch64 needs no machine of its own.
+Builds are reproducible: the same sources, numba, LLVM and Zig give the same bytes. Zig's linker also links libraries
+for other platforms, so aarch64 needs no machine of that kind.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 GLUE = Path(__file__).with_name("loops.c")
 HOST, ALL, CHECKED = "host", "all", "checked"
-"""Instead of the name of a level: this processor's, each of them, or a build that checks bounds, for tests."""
+"""Values in addition to the names of levels: this processor's level, all levels, or a test build that checks bounds."""
 
 _COMPILERS = ("llvmlite", "numba", "ziglang")
 
@@ -39,13 +39,13 @@ class Level(NamedTuple):
 
     name: str
     cpu: str
-    """LLVM's name for a processor that has them."""
+    """LLVM's name for a processor that has the instructions."""
     condition: str
-    """A C expression that is true if the processor has them."""
+    """A C expression that is true if the processor has the instructions."""
 
 
 class Platform(NamedTuple):
-    """A system and a family of processors."""
+    """An operating system and a family of processors."""
 
     triple: str
     zig_target: str
@@ -91,7 +91,7 @@ def build(name: str, path: Path, level: str, processes: int | None = None) -> No
     level
         The name of a level, ``host``, ``all`` or ``checked``.
     processes
-        How many processes compile; one per processor by default.
+        The number of processes that compile; one per processor by default.
 
     Raises
     ------
@@ -121,12 +121,12 @@ def build(name: str, path: Path, level: str, processes: int | None = None) -> No
 
 
 def check_compilers() -> None:
-    """Check that what builds is installed.
+    """Check that the compilers are installed.
 
     Raises
     ------
     KernelError
-        It is not.
+        A compiler is not installed.
     """
     for module in _COMPILERS:
         if importlib.util.find_spec(module) is None:
@@ -134,7 +134,7 @@ def check_compilers() -> None:
 
 
 def levels_of(name: str, level: str) -> list[Level]:
-    """Return the levels that a build is for.
+    """Return the levels of processors to build for.
 
     Raises
     ------
@@ -157,12 +157,12 @@ def levels_of(name: str, level: str) -> list[Level]:
 
 
 def mark_of(name: str, levels: list[Level]) -> str:
-    """Return the text in a library that names its sources, its platform and its levels."""
+    """Return the text in a library that identifies its sources, its platform and its levels."""
     return f"ddbio sources {source_digest()} for {name} {' '.join(level.name for level in levels)}"
 
 
 def is_current(path: Path, mark: str) -> bool:
-    """Check that the mark in a library is this one."""
+    """Return whether a library has this mark."""
     return path.is_file() and mark.encode() + b"\0" in path.read_bytes()
 
 
@@ -180,7 +180,7 @@ def own_library() -> Path:
 
 
 def _host_level(target: Platform) -> str:
-    """Return the highest level that this processor has."""
+    """Return the highest level that this processor supports."""
     from llvmlite import binding  # noqa: PLC0415 - only builds need it
 
     has = binding.get_host_cpu_features()
@@ -193,9 +193,9 @@ def _host_level(target: Platform) -> str:
 
 
 def _compile_all(target: Platform, level: Level, processes: int) -> list[CompiledLoop]:
-    """Compile all loops in several processes, which read from the environment what numba optimises for."""
+    """Compile all loops in several processes. The environment tells numba for which processor to optimise."""
     is_checked = level.name == CHECKED
-    # Numba runs here: what it optimises for another family of processors is what this family has.
+    # Numba runs here: for another family of processors it must optimise for "generic".
     cpu = level.cpu if target.triple.startswith(platform.machine()) else "generic"
     settings = {
         "DDBIO_KERNEL": "jit",
@@ -232,7 +232,7 @@ def _compile(name: str, triple: str, level: Level) -> CompiledLoop:
 
 
 def _table(levels: list[Level], compiled: dict[str, list[CompiledLoop]], mark: str) -> str:
-    """Return the C text with the table of the loops, and the choice among the levels."""
+    """Return the C source with the table of the loops and the selection of the level."""
     names = [level.name for level in levels]
     lines = [f"int32_t {loop.symbol}(int64_t *);" for loops in compiled.values() for loop in loops]
     quoted = ", ".join(f'"{name}"' for name in names)
@@ -247,7 +247,7 @@ def _table(levels: list[Level], compiled: dict[str, list[CompiledLoop]], mark: s
         loop = versions[0]
         lines.append(f'    {{"{loop.name}", "{loop.arguments}", "{loop.result}", {{{functions}}}}},')
     loops = next(iter(compiled.values()))
-    # An array takes two words: its address and its length. The result is written over them.
+    # An array takes two words: its address and its length. The result overwrites the arguments.
     n_words = [sum(2 - (code in "nNt") for code in loop.arguments if code not in "()") for loop in loops]
     n_words += [len(loop.result) for loop in loops]
     lines += ["};", f"enum {{ N_LOOPS = {len(loops)}, MAX_WORDS = {max(n_words)} }};", "static int best_level(void) {"]

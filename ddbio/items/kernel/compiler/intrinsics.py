@@ -1,4 +1,4 @@
-"""Generate what loops do with memory: loads, stores and comparisons that numba has no function for.
+"""Machine code for memory access: loads, stores and comparisons that numba has no function for.
 
 Only the compiler imports this module. The checked build indexes arrays instead.
 """
@@ -91,7 +91,7 @@ def _raw_mark32(_typing: Any, array: Any, _index: Any, marks: Any, _place: Any) 
 def _raw_special32(_typing: Any, array: Any, _index: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         found = builder.zext(_specials(context, builder, signature, args), _WORD)
-        # A bit beyond the lanes: where nothing is found, the answer is their number.
+        # A bit after the lanes: without a special character the result is the number of lanes.
         found = builder.or_(found, ir.Constant(_WORD, 1 << _WIDE))
         return builder.cttz(found, ir.Constant(ir.IntType(1), 1))
 
@@ -129,10 +129,10 @@ def _raw_is_utf8_32(_typing: Any, array: Any, _index: Any) -> Any:
         def compared(relation: str, lanes: Any, value: int) -> Any:
             return builder.icmp_unsigned(relation, lanes, _splat(value))
 
-        # A byte goes on where one of those before says so, and only there.
+        # A byte must be a continuation byte if and only if one of the three before it requires that.
         goes_on = builder.icmp_signed("<", byte, _splat(0xC0))
         must = either(compared(">=", before, 0xC0), either(compared(">=", second, 0xE0), compared(">=", third, 0xF0)))
-        # Too long for what they mean, halves of surrogate pairs, beyond the last character.
+        # Overlong encodings, halves of surrogate pairs, codes after the last character.
         bit_5, bits_54 = both(byte, _splat(0x20)), both(byte, _splat(0x30))
         faults = (
             builder.xor(goes_on, must),
@@ -149,7 +149,7 @@ def _raw_is_utf8_32(_typing: Any, array: Any, _index: Any) -> Any:
 
 
 def _shifted_loads(context: Any, builder: Any, signature: Any, args: Any) -> list[Any]:
-    """Load thirty-two bytes from three places before the index, from two, from one, and from itself."""
+    """Load thirty-two bytes from the index, and from one, two and three bytes before it."""
     pointer = _address(context, builder, signature.args[0], args[0], args[1])
     starts = (builder.gep(pointer, [ir.Constant(_WORD, shift)]) for shift in (-3, -2, -1, 0))
     return [builder.load(builder.bitcast(start, ir.PointerType(_VECTOR)), align=1) for start in starts]
@@ -281,13 +281,13 @@ def _checked_is_utf8_32(array: Any, index: Any) -> Any:
         third, second, before, byte = (
             peek(array, place - 3), peek(array, place - 2), peek(array, place - 1), peek(array, place),
         )  # fmt: skip
-        if (0x80 <= byte < 0xC0) != (before >= 0xC0 or second >= 0xE0 or third >= 0xF0):  # noqa: PLR2004 - as it says
+        if (0x80 <= byte < 0xC0) != (before >= 0xC0 or second >= 0xE0 or third >= 0xF0):  # noqa: PLR2004 - continuation
             return False
-        if byte in (0xC0, 0xC1) or byte >= 0xF5:  # noqa: PLR2004 - no character begins so
+        if byte in (0xC0, 0xC1) or byte >= 0xF5:  # noqa: PLR2004 - never the first byte of a character
             return False
-        if (before == 0xE0 and byte < 0xA0) or (before == 0xF0 and byte < 0x90):  # noqa: PLR2004 - too long
+        if (before == 0xE0 and byte < 0xA0) or (before == 0xF0 and byte < 0x90):  # noqa: PLR2004 - overlong
             return False
-        if (before == 0xED and byte >= 0xA0) or (before == 0xF4 and byte >= 0x90):  # noqa: PLR2004 - no character
+        if (before == 0xED and byte >= 0xA0) or (before == 0xF4 and byte >= 0x90):  # noqa: PLR2004 - not a character
             return False
     return True
 

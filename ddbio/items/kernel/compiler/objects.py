@@ -1,7 +1,7 @@
 """Compile loops to object files: one function per loop, which takes the address of its arguments.
 
-The arguments are words of 64 bits: for an array its address and its length, for a number the number itself. The
-function returns 0, or the code of an error that only the checked build has, and writes its result over the arguments.
+The arguments are 64-bit words: an address and a length for each array, and the value of each number. The function
+returns 0 or an error code, which only the checked build has, and overwrites the arguments with its result.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Target(NamedTuple):
     cpu: str
     """LLVM's name for it."""
     prefix: str
-    """What the symbols of its functions begin with."""
+    """The prefix of the symbols of its functions."""
 
 
 def import_loops() -> list[Loop]:
@@ -66,7 +66,7 @@ def import_loops() -> list[Loop]:
 def compile_loop(loop: Loop, target: Target) -> CompiledLoop:
     """Compile a loop for a kind of processor.
 
-    Numba optimises for the processor that ``NUMBA_CPU_NAME`` names, so that has to be of the same kind.
+    Numba optimises for the processor in ``NUMBA_CPU_NAME``, which must be of the same kind.
     """
     compiled = compile_for_library(loop)
     symbol = f"{target.prefix}_{loop.name.replace('.', '_')}"
@@ -77,7 +77,7 @@ def compile_loop(loop: Loop, target: Target) -> CompiledLoop:
         library.add_ir_module(module)
         library.add_linking_library(compiled.library)
         library.finalize()
-    text = str(library._final_module)  # noqa: SLF001 - numba has no public way to a library's code
+    text = str(library._final_module)  # noqa: SLF001 - numba has no public access to a library's code
     arguments = "".join(_code(argument) for argument in loop.arguments)
     return CompiledLoop(loop.name, symbol, arguments, result, _emit(text, symbol, target))
 
@@ -91,7 +91,7 @@ def _code(argument: ArgumentType) -> str:
 
 
 def _add_entry(module: Any, symbol: str, compiled: Any) -> str:
-    """Add the function that unpacks the arguments and calls the loop; return the codes of its result."""
+    """Add the function that unpacks the arguments and calls the loop; return the type codes of its result."""
     context, described = compiled.target_context, compiled.fndesc
     function = ir.Function(module, ir.FunctionType(_INDEX, [_WORD.as_pointer()]), symbol)
     builder = ir.IRBuilder(function.append_basic_block())
@@ -130,7 +130,7 @@ def _add_entry(module: Any, symbol: str, compiled: Any) -> str:
 
 
 def _numbers_of(context: Any, builder: Any, value_type: Any, value: Any) -> list[tuple[Any, Any]]:
-    """Return the numbers that a result has, each with its type."""
+    """Return the numbers of a result, each with its type."""
     if value_type == types.none:
         return []
     if isinstance(value_type, types.BaseTuple):
@@ -146,7 +146,7 @@ def _numbers_of(context: Any, builder: Any, value_type: Any, value: Any) -> list
 
 
 def _emit(text: str, symbol: str, target: Target) -> bytes:
-    """Return the object of a module whose only public symbol is that of the entry."""
+    """Return the object file of a module whose only public symbol is that of the entry."""
     module = binding.parse_assembly(text)
     module.triple = target.triple
     machine = binding.Target.from_triple(target.triple).create_target_machine(

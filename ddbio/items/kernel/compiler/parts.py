@@ -1,4 +1,4 @@
-"""Compile loops and their parts by numba.
+"""Compilation of loops and their parts by numba.
 
 ``DDBIO_KERNEL_CHECKED=1`` builds every load and store with array indexing and bounds checks.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
-    """Hold what a part is lowered to, linked with the parts that it calls, and neither optimise nor run it."""
+    """The lowered code of a part, linked with the parts that it calls. It is neither optimised nor run."""
 
     def _optimize_final_module(self) -> None:
         pass
@@ -36,12 +36,12 @@ class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _PartLowering(typed_passes.NativeLowering):  # type: ignore[misc]
-    """Lower a part into a library of its own, and let others call it by that."""
+    """Pass that lowers a part into a separate library, which callers link."""
 
     _name = "ddbio_part_lowering"
 
     def run_pass(self, state: Any) -> bool:
-        """Lower, and put an empty function where numba's own pass puts the executable one."""
+        """Lower the part, and add an empty function instead of the executable one of numba's pass."""
         state.library = _PartLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
         state.flags.no_compile = True
         super().run_pass(state)
@@ -55,10 +55,10 @@ class _PartLowering(typed_passes.NativeLowering):  # type: ignore[misc]
 
 
 class PartCompiler(compiler.CompilerBase):  # type: ignore[misc]
-    """Compile as numba does without Python objects, up to the lowering."""
+    """Compiler in numba's nopython mode that stops after lowering."""
 
     def define_pipelines(self) -> list[Any]:
-        """Return the one way of compiling a part."""
+        """Return the only pipeline for a part."""
         builder = compiler.DefaultPassBuilder
         passes = PassManager("ddbio_part")
         for stage in (builder.define_untyped_pipeline, builder.define_typed_pipeline):
@@ -77,7 +77,7 @@ _OPTIONS: dict[str, Any] = {
 }
 _PART_OPTIONS = {**_OPTIONS, "no_cpython_wrapper": True, "pipeline_class": PartCompiler}
 _LIBRARY_OPTIONS = {**_OPTIONS, "no_cpython_wrapper": True, "_nrt": False}
-"""Without numba's runtime a loop that allocates memory does not compile."""
+"""Without numba's runtime, a loop that allocates memory fails to compile."""
 
 
 def inner(function: Callable[..., Any]) -> Any:
@@ -86,17 +86,17 @@ def inner(function: Callable[..., Any]) -> Any:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Compile a part into each loop that calls it."""
+    """Compile a part that is copied into each loop that calls it."""
     return numba.njit(forceinline=True, **_PART_OPTIONS)(function)
 
 
 def compiled_loop(loop: Loop) -> Any:
-    """Compile a loop for calls from Python, at its first call."""
+    """Compile a loop at its first call from Python."""
     return numba.njit(**_OPTIONS)(loop.function)
 
 
 def compile_for_library(loop: Loop) -> Any:
-    """Compile a loop for the types that it declares, and return numba's result."""
+    """Compile a loop for its declared types, and return numba's result."""
     dispatcher = numba.njit(**_LIBRARY_OPTIONS)(loop.function)
     dispatcher.compile(tuple(numba_type(argument) for argument in loop.arguments))
     (result,) = dispatcher.overloads.values()
@@ -113,7 +113,7 @@ def numba_type(argument: ArgumentType) -> Any:
 
 
 def arrays_of(named_tuple: type) -> list[Array]:
-    """Return the types of the arrays of a named tuple, which its annotations declare."""
+    """Return the types of the arrays in a named tuple, from its annotations."""
     annotations = named_tuple.__annotations__.values()
     matches = [
         re.search(r"NDArray\[np\.(\w+?)_?\]", str(getattr(text, "__forward_arg__", text))) for text in annotations
