@@ -116,7 +116,7 @@ def decode_whole_base64(target: Any, at: int, data: Any, place: int, length: int
     if size <= 0:
         return size
     left, refused = size, np.uint64(0)
-    # Each step decodes eight characters to six bytes but stores eight bytes: the last eight are decoded one by one.
+    # Each step decodes eight characters to six bytes but stores eight bytes: the last bytes are stored one by one.
     while left > 8:  # noqa: PLR2004 - the bytes of a store
         word = load64(data, place)
         one = np.uint64(peek(pairs, np.int64(word & _PAIR_MASK)))

@@ -125,8 +125,7 @@ def _read_footer(data: Any, members: Any, leaves: int, stack: Any, facts: Any) -
         The number of column chunks in a row group.
     stack
         ``_LEVELS`` times ``_LEVEL`` numbers; the first are 1, 0, 0. A level is either a struct, followed by the number
-        of
-        its last member, or a list: the complement of the type of its elements, the number of remaining elements, and
+        of its last member, or a list: the complement of the type of its elements, the number of remaining elements, and
         the kind of struct in it.
     facts
         ``FACTS`` for each possible column chunk, all -1.
@@ -166,8 +165,8 @@ def _read_footer(data: Any, members: Any, leaves: int, stack: Any, facts: Any) -
             if member and member & _KIND_MASK != kind:
                 return -1
             if stack[top] != _OTHER:
-                # All readers skip members that the format does not define. The other structs of the format have
-                # only lists of 32-bit numbers.
+                # All readers skip members that the format does not define. The other structs of the format have only
+                # lists of 32-bit numbers.
                 element = member >> _ELEMENT_SHIFT & _KIND_MASK
             within, fact = member >> _WITHIN_SHIFT & _KIND_MASK, member >> _FACT_SHIFT
             if kind in (_TRUE, _FALSE):

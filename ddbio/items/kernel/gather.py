@@ -32,8 +32,7 @@ def gather_texts(data: Any, places: Any, order: Any, out: Any, ends: Any) -> Non
     """Write the texts of the rows in ``order`` one after the other, and the end of each.
 
     The text of a row is in ``data`` from ``places[row]`` to ``places[row + 1]``. ``out`` is ``PAD`` bytes longer than
-    all
-    texts.
+    all texts.
     """
     _gather_texts(pointers(_Texts(data, places, order, out, ends)), len(order), len(data))
 

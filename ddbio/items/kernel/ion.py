@@ -1,7 +1,7 @@
 """Conversion of lines of Amazon Ion text, as in exports, to lines of DynamoDB JSON.
 
-Numbers are printed in canonical form. A line with rare syntax is refused and left to the plain reference.
-The decoder of the printed lines checks duplicate names, base64 and UTF-8.
+Numbers are printed in canonical form. A line with rare syntax is refused and left to the plain reference. The decoder
+of the printed lines checks duplicate names, base64 and UTF-8.
 """
 
 # Compiled code has neither exceptions nor tables of functions.

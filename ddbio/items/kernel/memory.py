@@ -1,7 +1,7 @@
 """Loads, stores, comparisons and copies of eight or thirty-two bytes, without bounds checks.
 
-The checked build indexes arrays instead. These functions do not know the length of an array: callers pad what they
-read and write by ``PAD`` bytes.
+The checked build indexes arrays instead. These functions do not know the length of an array: callers pad what they read
+and write by ``PAD`` bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Make record batches of filled buffers without a copy: they are the body of a message of Arrow's IPC format.
+"""Assembly of record batches from filled buffers, without a copy: the buffers are the body of an Arrow IPC message.
 
-The head of a message has the lengths of all columns and where their buffers are. Arrow writes it once for a schema;
-from batch to batch only numbers change, and Arrow makes all columns of it in one call.
+The head of the message has the lengths of all columns and the positions of their buffers. Arrow writes it once per
+schema. From batch to batch only numbers change, and Arrow makes all columns from it in one call.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
     from ddbio.items.kernel.decode.tables import Node
 
-# https://arrow.apache.org/docs/format/Columnar.html#encapsulated-message-format: a mark, and the metadata's length.
+# https://arrow.apache.org/docs/format/Columnar.html#encapsulated-message-format: a mark and the length of the metadata.
 _PREFIX_BYTES = 8
-# https://github.com/apache/arrow/blob/main/format/Message.fbs: the members' numbers in their tables.
+# https://github.com/apache/arrow/blob/main/format/Message.fbs: the numbers of the members in their tables.
 _HEADER, _BODY_LENGTH = 2, 3
 _LENGTH, _NODES, _BUFFERS = 0, 1, 2
 _TABLE_BYTES, _WORD_BYTES = 4, 8
 
 _NOTHING = (0, 0)
-"""Entries of the plan that are always zero: those of the root."""
+"""Entries of the root in the plan, which are always zero."""
 
 _ENTRIES = (columns.LENGTH, columns.NULLS)
 _BITS = (columns.BITS, columns.BITS_BYTES)
@@ -38,14 +38,14 @@ _FIXED_WIDTH = {codes.INTEGER, codes.DECIMAL, codes.BOOLEAN}
 
 
 class Assembler:
-    """Make the record batches of one schema: of these columns."""
+    """Factory of the record batches of one schema, given the nodes of its columns."""
 
     def __init__(self, nodes: list[Node]) -> None:
         fields = [node.field or pa.field(node.name, node.arrow_type) for node in nodes]
         self._declared = pa.schema(fields)
         stored = [field.with_type(_stored_type(node)) for field, node in zip(fields, nodes, strict=True)]
         self._stored = pa.schema(stored)
-        # Columns of other types than the loops leave.
+        # Columns whose types differ from those that the loops fill.
         self._cast = [(place, node) for place, node in enumerate(nodes) if not _is_as_stored(node)]
         self._head = _MessageHead(self._stored)
         lengths, buffers = _sources(nodes)
@@ -53,12 +53,12 @@ class Assembler:
         self.head_bytes = len(self._head.data)
 
     def batch(self, output: npt.NDArray[np.uint8], plan: npt.NDArray[np.int64], n_rows: int) -> pa.RecordBatch:
-        """Return the columns.
+        """Return the batch of the filled columns.
 
         Parameters
         ----------
         output
-            Room for the head, and from there on the buffers where the plan has them.
+            Space for the head, followed by the buffers at the positions in the plan.
         """
         if not self._declared.names:
             rows: Any = pa.Array.from_buffers(pa.struct([]), n_rows, [None])
@@ -78,10 +78,10 @@ class Assembler:
 
 
 class _MessageHead:
-    """Hold the head of a message of record batches, and the numbers in it as arrays."""
+    """Head of a record batch message, with views of its numbers."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        # Members that are zero are left out: this batch has a row, and a body.
+        # Flatbuffers omit members that are zero: this batch has a row and a body, so that none is omitted.
         row = [pa.nulls(1, field.type) for field in schema]
         message = bytes(pa.RecordBatch.from_arrays(row, schema=schema).serialize()) if row else b""
         written = message[: _PREFIX_BYTES + int.from_bytes(message[4:8], "little")]
@@ -105,7 +105,7 @@ class _MessageHead:
         return place + self._word(place, "<u4")
 
     def _member(self, table: int, number: int) -> int:
-        """Return the place of a member, which flatbuffers list apart from it."""
+        """Return the position of a member of a flatbuffers table, which its vtable has."""
         listed = table - self._word(table, "<i4")
         return table + self._word(listed + _TABLE_BYTES + 2 * number, "<u2")
 
@@ -117,7 +117,7 @@ class _MessageHead:
 
 
 def _sources(nodes: list[Node]) -> tuple[list[int], list[int]]:
-    """Return where the plan has what a message says of columns and their buffers, in its order."""
+    """Return the indices in the plan of the lengths and the buffers of all columns, in the order of the message."""
     lengths, buffers = list[int](), list[int]()
 
     def add(node: Node) -> None:
@@ -130,7 +130,7 @@ def _sources(nodes: list[Node]) -> tuple[list[int], list[int]]:
             kept.append(_SECOND)
         buffers.extend(first + each for pair in kept for each in pair)
         if node.kind == codes.MAP:
-            # The struct of its entries is no node.
+            # The struct of its entries has no node.
             lengths.extend((node.children[0].number * columns.COLUMN_WIDTH + columns.LENGTH, 0))
             buffers.extend(_NOTHING)
         for child in reversed(node.children) if node.kind == codes.MAP else node.children:
@@ -142,7 +142,7 @@ def _sources(nodes: list[Node]) -> tuple[list[int], list[int]]:
 
 
 def _is_as_stored(node: Node) -> bool:
-    """Return whether the loops leave a column in the type that was declared."""
+    """Return whether the loops fill a column in its declared type."""
     if node.kind > codes.MAP:
         return bool(node.stored_type == node.arrow_type)
     is_plain = node.kind in {codes.STRUCT, codes.MAP} or pa.types.is_list(node.arrow_type)
@@ -150,7 +150,7 @@ def _is_as_stored(node: Node) -> bool:
 
 
 def _stored_type(node: Node) -> Any:
-    """Return the type in which the loops leave a column."""
+    """Return the type in which the loops fill a column."""
     if _is_as_stored(node):
         return node.arrow_type
     types = [_stored_type(child) for child in node.children]
@@ -191,5 +191,5 @@ def _as_declared(array: Any, node: Node) -> Any:
 def _cast(array: Any, arrow_type: pa.DataType) -> Any:
     if array.type == arrow_type:
         return array
-    # Rounded once to a double, then to a float, as Python does.
+    # Round to a double first and then to a float, as Python does.
     return array.cast(pa.float64()).cast(arrow_type) if arrow_type == pa.float32() else array.cast(arrow_type)

@@ -1,6 +1,6 @@
-"""Decode DynamoDB JSON to record batches by the compiled loops, a few megabytes at a time.
+"""Decoder of DynamoDB JSON to record batches by the compiled loops, a few megabytes at a time.
 
-What the loops refuse goes to the plain reference, which decides whether it is broken and says where.
+The plain reference decodes the documents that the loops refuse, or reports the error and its line.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from ddbio.items.kernel.tape.paths import Walk
 
 SLICE_BYTES = 4 << 20
-"""Lines are decoded this much at a time: fresh buffers of far more cost page faults, far less costs assembly."""
+"""The size of a slice of lines: much larger fresh buffers cost page faults, much smaller ones assembly."""
 
 MAX_PIECE_BYTES = 1 << 30
-"""Places in a piece and in the unescaped texts before it have 31 bits."""
+"""Positions in a piece, and in the unescaped texts before it, have 31 bits."""
 
 _WITHIN_RECORDS, _NOT_UTF8 = -1, -2
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -60,27 +60,26 @@ _LINE_END = ord("\n")
 
 
 class KernelDecoder:
-    """Decode DynamoDB JSON to record batches of exactly ``schema``; keep one per thread.
+    """Decoder of DynamoDB JSON to record batches with exactly ``schema``; use one per thread.
 
     Parameters
     ----------
     schema
-        A schema of items; it is normalised.
+        A schema of items. It is normalised.
     on_misfit
-        ``rescue`` puts a value that fits no column into ``_rescue``; ``fail`` raises SchemaError at the first; ``drop``
-        is ``rescue`` for all attributes but those of ``drop``.
+        ``rescue`` writes a value that does not fit its column to ``_rescue``; ``fail`` raises SchemaError at the first
+        such value; ``drop`` is ``rescue`` for all attributes except those of ``drop``.
     nulls
-        ``merge`` turns NULL into null; ``keep`` also puts it into ``_rescue``, where a missing value has nothing.
-
+        ``merge`` turns NULL into null; ``keep`` also writes it to ``_rescue``, unlike a missing value.
     drop
         Attributes whose misfits are counted but not rescued.
     item_size
-        Whether the column before the last is ``_item_bytes``: the item's size by DynamoDB's rule.
+        Whether the column before the last is ``_item_bytes``, the item's size by DynamoDB's rule.
 
     Raises
     ------
     SchemaError
-        The schema names types that DynamoDB has no exact form for.
+        The schema has types that DynamoDB cannot represent exactly.
     """
 
     def __init__(
@@ -115,37 +114,37 @@ class KernelDecoder:
         self.log = MisfitLog()
 
     def column_paths(self, observed: Observed) -> ColumnPaths | None:
-        """Return the path of each column, or None if a column has several: then items have to be walked again."""
+        """Return the path of each column, or None if a column has several: then the items must be walked again."""
         return column_paths(self._nodes, observed)
 
     @property
     def misfits(self) -> list[Misfit]:
-        """Return what fitted no column so far, by path and kind."""
+        """Return the misfits so far, by path and kind."""
         return self.log.misfits()
 
     @property
     def retained_bytes(self) -> int:
-        """Return how much memory is retained for the next data."""
+        """Return the bytes of memory that are retained for the next data."""
         return self._walker.retained_bytes + self._dealt.nbytes + self._misfits.nbytes
 
     def forget(self) -> None:
-        """Forget what fitted no column so far."""
+        """Clear the log of misfits."""
         self.log = MisfitLog()
 
     def decode(self, data: Buffer, framing: Framing) -> pa.RecordBatch:
-        """Return a row per item, in their order.
+        """Return one row per item, in the order of the items.
 
         Raises
         ------
         DecodeError
-            The bytes are not DynamoDB JSON in this framing; the message has the line, and the item's place in a page.
+            The bytes are not DynamoDB JSON in this framing; the message has the line, and the item's number in a page.
         SchemaError
-            A value fits no column, and ``on_misfit`` is ``fail``.
+            A value does not fit its column, and ``on_misfit`` is ``fail``.
         """
         return self.combine(self._decode(data, framing, in_one=True))
 
     def decode_batches(self, data: Buffer, framing: Framing) -> list[pa.RecordBatch]:
-        """Return what ``decode`` returns in pieces of a few megabytes.
+        """Return the rows of ``decode`` in batches of a few megabytes.
 
         Raises
         ------
@@ -165,7 +164,7 @@ class KernelDecoder:
         return batches
 
     def decode_walked(self, walker: Walker, found: ColumnPaths) -> pa.RecordBatch | None:
-        """Return a row per item of a walk without a schema, or None if the items have to be walked again."""
+        """Return one row per item of a walk without a schema, or None if the items must be walked again."""
         log = MisfitLog()
         batch = self._batch(log, walker, has_images=False, found=found)
         if batch is not None:
@@ -173,12 +172,12 @@ class KernelDecoder:
         return batch
 
     def decode_documents(self, piece: memoryview, framing: Framing) -> tuple[list[pa.RecordBatch], int | None]:
-        """Return the batches of the documents before the first that the loops refuse, and where that begins, or None.
+        """Return the batches of the documents before the first refused one, and the position of that one or None.
 
         Parameters
         ----------
         piece
-            UTF-8, of at most ``SLICE_BYTES`` or one document.
+            UTF-8 text of at most ``SLICE_BYTES``, or one document.
         """
         log, batches = MisfitLog(), list[pa.RecordBatch]()
         refused = self._decode_piece(piece, framing, log, batches, in_one=False)
@@ -191,12 +190,12 @@ class KernelDecoder:
         self.log.merge(log)
 
     def combine(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-        """Return the rows of all batches as one.
+        """Combine the rows of all batches in one batch.
 
         Raises
         ------
         DecodeError
-            They are too large for one.
+            The rows do not fit one batch.
         """
         if len(batches) == 1:
             return batches[0]
@@ -209,10 +208,10 @@ class KernelDecoder:
     def _decode_all(
         self, body: bytes | memoryview, framing: Framing, log: MisfitLog, *, in_one: bool
     ) -> list[pa.RecordBatch] | None:
-        """Return the batches of the body, or None where the reference needs the whole body to say what is wrong."""
+        """Return the batches of the body, or None if the reference needs the whole body to report the error."""
         batches: list[pa.RecordBatch] = []
         start = len(_BYTE_ORDER_MARK) if body[: len(_BYTE_ORDER_MARK)] == _BYTE_ORDER_MARK else 0
-        # Batches that will be one are copied: of twice the slice, fewer are.
+        # Batches that will be combined are copied: with slices twice as large there are fewer.
         whole_bytes = 2 * SLICE_BYTES if in_one else SLICE_BYTES
         if in_one and len(body) > whole_bytes and self._is_sparse(body):
             whole_bytes = MAX_PIECE_BYTES
@@ -235,7 +234,7 @@ class KernelDecoder:
             if refused is None:
                 start, slice_bytes = stop, whole_bytes
             elif stop < len(body):
-                # The item may go on after the cut.
+                # The item may continue after the cut.
                 start, slice_bytes = start + refused, 2 * slice_bytes
             else:
                 body = bytes(body)
@@ -248,17 +247,17 @@ class KernelDecoder:
         return batches
 
     def _is_sparse(self, body: bytes | memoryview) -> bool:
-        """Return whether the columns are larger than the data, so that joining several batches would be costly."""
+        """Return whether the columns are larger than the data, so that combining several batches would be costly."""
         sample = np.frombuffer(body, np.uint8, min(len(body), _SAMPLE_BYTES))
         return self._row_bytes * int(np.count_nonzero(sample == _LINE_END)) > len(sample)
 
     def _decode_piece(
         self, piece: memoryview, framing: Framing, log: MisfitLog, batches: list[pa.RecordBatch], *, in_one: bool
     ) -> int | None:
-        """Add the piece's batches; return None, or the place of the document that the loops refuse.
+        """Append the batches of a piece; return None, or the position of the document that the loops refuse.
 
-        The place is negative within an array of records, where the start of a document cannot be found again, and where
-        the piece is not UTF-8.
+        The result is negative within an array of records, where the start of a document is unknown, and if the piece is
+        not UTF-8.
         """
         walker, n_batches = self._walker, len(batches)
         if not walker.load(piece):
@@ -274,7 +273,7 @@ class KernelDecoder:
                     break
                 batch = self._batch(piece_log, walker, has_images=framing == "changes")
             if batch is None:
-                # Texts without escapes, or in canonical form, take more space: the walk begins anew.
+                # Unescaped texts and canonical JSON need more space: restart the walk.
                 walker.widen()
                 clear_counts(walker.walk.nodes)
                 del batches[n_batches:]
@@ -290,7 +289,7 @@ class KernelDecoder:
     def _batch(
         self, log: MisfitLog, walker: Walker, *, has_images: bool, found: ColumnPaths | None = None
     ) -> pa.RecordBatch | None:
-        """Return the batch of the items on a tape, or None if there is too little space for the texts of misfits."""
+        """Return the batch of the items on a tape, or None if the space for the texts of misfits is too small."""
         columns_of, column_of = self._tables.columns, self._tables.column_of if found is None else found.column_of
         walk, n_words, n_rows = walker.walk, walker.n_words, walker.n_rows
         sizes = memory.allocate_words(n_rows if self._with_sizes else 0)
@@ -333,7 +332,7 @@ class KernelDecoder:
         )
 
     def _rescued(self, fit: Fit | None, log: MisfitLog) -> list[RowTexts]:
-        """Return the rescue texts of rows that have one, and count their misfits; ``fit`` is None if all values fit."""
+        """Return the rescue texts of rows, and count the misfits; ``fit`` is None if all values fit."""
         return [] if fit is None or not fit.state[codes.MISFITS] else [self._rescuer.texts(fit, log)]
 
     def _log_nulls(self, log: MisfitLog) -> None:
@@ -345,7 +344,7 @@ class KernelDecoder:
             log.add_merged_nulls(self._paths[node + 1], counts.item(node + 1))
 
     def _columns(self, scanned: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the columns of items, made of those that were scanned."""
+        """Convert the scanned columns to the columns of items."""
         return scanned
 
     def _decode_plainly(self, body: bytes, framing: Framing, log: MisfitLog) -> pa.RecordBatch:
@@ -372,11 +371,11 @@ def _with_item_bytes(schema: pa.Schema) -> pa.Schema:
 
 
 def cut_lines(body: bytes | memoryview, start: int, slice_bytes: int) -> int:
-    """Return the end of the last line within so many bytes, or else of the first line that ends after them."""
+    """Return the end of the last line within ``slice_bytes``, or else the end of the first line after that."""
     stop = start + slice_bytes
     if stop >= len(body):
         return len(body)
-    # A view has no rfind: windows before the end are looked at until one has the end of a line.
+    # A memoryview has no rfind: search windows before the end until one has a line end.
     end, window_bytes = stop, _WINDOW_BYTES
     while end > start:
         first = max(start, end - window_bytes)

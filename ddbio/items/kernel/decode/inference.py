@@ -1,7 +1,7 @@
-"""Observe items without a schema, a megabyte at a time: types, digits, nesting and names of all attributes.
+"""Observation of items without a schema, a megabyte at a time: types, digits, nesting and names of all attributes.
 
-The walk predicts that attributes follow each other as last time, with the same types. The result is what the plain
-inference makes of the same items. If the walk refuses an item, there is no result, and the plain inference decides.
+The walk predicts that attributes have the same order and types as before. The result equals that of the plain
+inference. If the walk refuses an item, there is no result and the plain inference decides.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PIECE_BYTES = 1 << 20
 _PIECE_GROWTH = 8
 _ALL_ROWS = 1 << 62
-# What decides the columns of a path, except for its counts and digits.
+# The words of a node that determine its columns, except counts and digits.
 _OUTLINED = [paths.PARENT, paths.PLACE_AMONG, paths.SCALE, paths.IS_WIDE, paths.NAME, paths.NAME_BYTES]
 _COUNTED = slice(paths.COUNTS, paths.COUNTS + len(codes.TAGS))
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -39,14 +39,14 @@ _MAX_POOLED, _MAX_POOLED_BYTES = 4, 64 << 20
 
 @dataclass(frozen=True)
 class Observed:
-    """Hold what a walk has seen of so many items: the nodes of all paths, and the texts of their names."""
+    """Observation of ``n_items`` items: the nodes of all paths, and the texts of their names."""
 
     n_items: int
     nodes: bytes
     texts: bytes
 
     def shape(self) -> Shape:
-        """Return what the items looked like."""
+        """Return the shape of the items."""
         root = ShapeBuilder()
         all_seen = [root]
         for node in self._table()[1:].tolist():
@@ -62,10 +62,10 @@ class Observed:
         return root.shape_of_items(self.n_items)
 
     def outline(self) -> tuple[bytes, ...]:
-        """Return what decides the columns, unless counts do: the same for all items that get the same columns.
+        """Return a key that is equal for all observations with the same columns, unless the columns depend on counts.
 
-        Of counts it has whether there is any, of numbers their decimal places, and whether an integer or a decimal can
-        hold them.
+        For counts the key has whether they are zero, for numbers their decimal places and whether an integer or a
+        decimal can represent them.
         """
         nodes = self._table()
         is_too_long = nodes[:, paths.WHOLE] + nodes[:, paths.SCALE] > MAX_DIGITS
@@ -73,7 +73,7 @@ class Observed:
         return nodes.take(_OUTLINED, axis=1).tobytes(), has_any.tobytes(), is_too_long.tobytes(), self.texts
 
     def places(self) -> dict[tuple[int, str | None], int]:
-        """Return the number of each path by its parent's and its name; the elements of a list have none."""
+        """Return the number of each path by its parent's number and its name; the elements of a list have no name."""
         found = dict[tuple[int, str | None], int]()
         for number, node in enumerate(self._table()[1:].tolist(), 1):
             start, length = node[paths.NAME], node[paths.NAME_BYTES]
@@ -87,17 +87,17 @@ class Observed:
 
 
 def shape_of_items(parts: Sequence[tuple[bytes | memoryview, Framing]]) -> Shape | None:
-    """Return what the items of all parts look like together, or None if the walk refuses one of them."""
+    """Return the common shape of the items of all parts, or None if the walk refuses an item."""
     observed = observe_items(parts)
     return None if observed is None else observed.shape()
 
 
 def observe_items(parts: Sequence[tuple[bytes | memoryview, Framing]]) -> Observed | None:
-    """Return what the walk sees of the items of all parts together, or None if it refuses one of them."""
+    """Observe the items of all parts together; return None if the walk refuses an item."""
     longest = max((len(body) for body, _ in parts), default=0)
     piece_bytes = PIECE_BYTES
     while True:
-        # Arrays that are still in the processor's caches save a tenth of the time of small bodies.
+        # Reusing arrays that are in the processor's caches saves a tenth of the time for small bodies.
         observer = _pool.take(None) or Observer()
         while (is_whole := observer.add_all(parts, piece_bytes)) is None:
             observer.widen()
@@ -107,12 +107,12 @@ def observe_items(parts: Sequence[tuple[bytes | memoryview, Framing]]) -> Observ
             return observed
         if piece_bytes >= longest:
             return None
-        # A document goes on after the end of a line.
+        # A document may continue after the end of a line.
         piece_bytes *= _PIECE_GROWTH
 
 
 def walk_whole(body: bytes | memoryview, framing: Framing) -> Observer | None:
-    """Return an observer that has all items of a body on its tape, or None if the walk refuses one of them."""
+    """Return an observer with all items of a body on its tape, or None if the walk refuses an item."""
     observer = _pool.take(None) or Observer()
     while (is_whole := observer.add_all([(body, framing)], max(1, len(body)))) is None:
         observer.widen()
@@ -120,7 +120,7 @@ def walk_whole(body: bytes | memoryview, framing: Framing) -> Observer | None:
 
 
 def give_back(observer: Observer) -> None:
-    """Keep an observer for the next body."""
+    """Return an observer to the pool."""
     _pool.give_back(None, observer, observer.retained_bytes)
 
 
@@ -128,7 +128,7 @@ _pool = ObjectPool[None, "Observer"](_MAX_POOLED, _MAX_POOLED_BYTES)
 
 
 class Observer(Walker):
-    """Walk items that show their own paths, piece after piece."""
+    """Walker that learns the paths of items, piece by piece."""
 
     def __init__(self) -> None:
         super().__init__(first_walk())
@@ -140,7 +140,7 @@ class Observer(Walker):
         self._n_items = 0
 
     def add_all(self, parts: Sequence[tuple[bytes | memoryview, Framing]], piece_bytes: int) -> bool | None:
-        """Add all items; return whether there was nothing to refuse, or None if there is too little space for texts."""
+        """Add all items; return False if one is refused, or None if the space for texts is too small."""
         self.clear()
         for body, framing in parts:
             start = len(_BYTE_ORDER_MARK) if body[: len(_BYTE_ORDER_MARK)] == _BYTE_ORDER_MARK else 0
@@ -156,7 +156,7 @@ class Observer(Walker):
         return True
 
     def observed(self) -> Observed:
-        """Return what was seen of all items."""
+        """Return the observation of all items."""
         state = self.walk.state
         nodes = self.walk.nodes[: state[codes.N_PATHS] * paths.NODE_WIDTH]
         return Observed(self._n_items, nodes.tobytes(), self.walk.texts[: state[codes.TEXTS]].tobytes())

@@ -1,4 +1,4 @@
-"""Make a column of texts that only some rows have."""
+"""Columns of texts that only some rows have."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @loop(int64[:], int64[:], int32[:], uint8[:])
 def spread_texts(rows: Any, lengths: Any, offsets: Any, bits: Any) -> None:
-    """Fill the offsets and the validity of a column of which some rows, in their order, have a text.
+    """Fill the offsets and the validity of a column in which only the given rows, in ascending order, have a text.
 
-    ``bits`` are zeros, and cover all rows of ``offsets``.
+    ``bits`` are zeros, one for each row of ``offsets``.
     """
     at, total = 0, 0
     for index in range(len(rows)):
@@ -35,7 +35,7 @@ def spread_texts(rows: Any, lengths: Any, offsets: Any, bits: Any) -> None:
 
 
 class RowTexts(NamedTuple):
-    """Hold the texts of some rows, one after the other."""
+    """Texts of some rows, one after the other."""
 
     rows: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
@@ -43,7 +43,7 @@ class RowTexts(NamedTuple):
 
 
 def row_texts(texts: Sequence[RowTexts], length: int) -> Any:
-    """Return a string column of ``length`` rows, null but for the given ones."""
+    """Return a string column of ``length`` rows that is null except in the given rows."""
     if not sum(len(each.rows) for each in texts):
         return pa.nulls(length, pa.string())
     rows, lengths, data = texts[0] if len(texts) == 1 else map(np.concatenate, zip(*texts, strict=True))

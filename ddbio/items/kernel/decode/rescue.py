@@ -1,6 +1,6 @@
-"""Write the rescue column from the spans of misfits, and count them by path and kind.
+"""Rescue column from the spans of misfits, and their counts by path and kind.
 
-Misfits are grouped by attribute and kind; a value that is compact JSON is copied as it is and never parsed.
+Misfits are grouped by attribute and kind. A value in compact JSON is copied and never parsed.
 """
 
 from __future__ import annotations
@@ -39,40 +39,40 @@ if TYPE_CHECKING:
 
 GROUP_FIRST, GROUP_COUNT, GROUP_BYTES = range(3)
 GROUP_WIDTH = 3
-"""What is known of a group: its first misfit, how many it has, and the bytes of their values."""
+"""Fields of a group: its first misfit, the number of its misfits, and the bytes of their values."""
 
 NAME_ROOT, NAME_OUTER, NAME_INNER, NAME_STOP = range(4)
 NAME_WIDTH = 4
-"""Where the texts before a group's values are: the root's name, if it has one, then the attribute's."""
+"""Positions of the text before the values of a group: the name of the root, if it has one, and of the attribute."""
 
 OVERHEAD_BYTES = 4
-"""The most bytes of punctuation for each name and value."""
+"""The most bytes of punctuation per name and value."""
 
 _MIX, _HALF = np.uint64(0xD6E8FEB86659FD93), np.uint64(32)
 
 
 class Found(NamedTuple):
-    """Hold the misfits of a block, and the arrays in which they are grouped."""
+    """Misfits of a block, and the arrays in which they are grouped."""
 
     data: npt.NDArray[np.uint8]
     misfits: npt.NDArray[np.int64]
     order: npt.NDArray[np.int64]
     """The numbers of the entries that are misfits."""
     group: npt.NDArray[np.int64]
-    """The group of each by its number."""
+    """The group of each misfit, by its number."""
     groups: npt.NDArray[np.int64]
     slots: npt.NDArray[np.int64]
-    """Zeros, more than there are misfits, a power of two."""
+    """Zeros; their number is a power of two and larger than that of misfits."""
 
 
 class Rescue(NamedTuple):
-    """Hold what the rescue texts are written from, and the arrays that they are written to."""
+    """Input and output arrays of the rescue texts."""
 
     data: npt.NDArray[np.uint8]
     misfits: npt.NDArray[np.int64]
     group: npt.NDArray[np.int64]
     order: npt.NDArray[np.int64]
-    """The misfits that are rescued: by row, by root, by name."""
+    """The rescued misfits, sorted by row, root and name."""
     names: npt.NDArray[np.int64]
     name_text: npt.NDArray[np.uint8]
     text: npt.NDArray[np.uint8]
@@ -82,9 +82,9 @@ class Rescue(NamedTuple):
 
 @loop(Found)
 def group_misfits(found: Any) -> Any:
-    """Put misfits of one attribute, kind and place into one group.
+    """Group misfits by attribute, kind and node.
 
-    Returns how many groups and misfits there are, and whether a row has several.
+    Return the numbers of groups and of misfits, and whether a row has several misfits.
     """
     return _group_misfits(pointers(found), len(found.order), len(found.slots) - 1)
 
@@ -123,7 +123,7 @@ def _group_misfits(f: Any, n_entries: int, mask: int) -> Any:
 
 @inner
 def _name_length(f: Any, entry: int) -> Any:
-    # An attribute of the schema goes by its node.
+    # The node identifies an attribute of the schema.
     return peek(f.misfits, entry + MISFIT_NAME_LENGTH) if peek(f.misfits, entry + MISFIT_NODE) < 0 else 0
 
 
@@ -149,9 +149,9 @@ def _is_alike(f: Any, entry: int, other: int) -> Any:
 
 @loop(Rescue)
 def write_rescues(rescue: Any) -> Any:
-    """Write an object for each row that has a rescued misfit; return how many rows and bytes these are.
+    """Write an object for each row with a rescued misfit; return the number of such rows, and the bytes.
 
-    ``text`` is long enough for every name and value, ``OVERHEAD_BYTES`` more for each, and ``PAD``.
+    ``text`` has space for every name and value, for ``OVERHEAD_BYTES`` more for each, and for ``PAD``.
     """
     return _write_rescues(pointers(rescue), len(rescue.order))
 
@@ -194,7 +194,7 @@ _KINDS = {codes.IS_UNKNOWN: UNKNOWN, codes.IS_OTHER_TYPE: OTHER_TYPE, codes.IS_U
 
 
 def name_paths(nodes: list[Node]) -> list[str]:
-    """Return how each node is called in the count of misfits."""
+    """Return the path of each node, as in the counts of misfits."""
     paths = [""] * len(nodes)
     for node in nodes[1:]:
         parent, path = nodes[node.parent], paths[node.parent]
@@ -211,10 +211,10 @@ def name_paths(nodes: list[Node]) -> list[str]:
 
 
 class _Group(NamedTuple):
-    """Describe misfits that are alike; groups sort as their values do in the rescue column."""
+    """Group of similar misfits. Groups sort like their values in the rescue column."""
 
     image: str
-    """The name of the root, empty for items."""
+    """The name of the root; empty for items."""
     name: str
     root: int
     n_values: int
@@ -223,17 +223,17 @@ class _Group(NamedTuple):
     is_dropped: bool
 
     def opening(self) -> tuple[bytes, bytes]:
-        """Return the text that opens the root's object, if it has a name, and the text before each value."""
+        """Return the text that opens the object of the root, if it has a name, and the text before each value."""
         return (_quoted(self.image) + b":{" if self.root else b""), _quoted(self.name) + b":"
 
 
 class Rescuer:
-    """Write the rescue column of one schema's batches.
+    """Writer of the rescue column for the batches of one schema.
 
     Parameters
     ----------
     rows
-        The reference for the members of each root: 0 for items, else an image of a change.
+        The reference for the members of each root: 0 for items, else the image of a change.
     """
 
     def __init__(self, nodes: list[Node], rows: dict[int, RowBuilder]) -> None:
@@ -243,7 +243,7 @@ class Rescuer:
         self._rows = rows
 
     def texts(self, fit: Fit, log: MisfitLog) -> RowTexts:
-        """Return the rescue text of each row that has one, and count the misfits in ``log``."""
+        """Return the rescue texts of rows, and count the misfits in ``log``."""
         n_entries = int(fit.state[codes.MISFITS])
         misfits = fit.misfits[: n_entries * codes.MISFIT_WIDTH]
         order, numbers = np.empty(n_entries, np.int64), np.empty(n_entries, np.int64)
@@ -279,7 +279,7 @@ class Rescuer:
         else:
             path = self._paths[bad_node] + (".*" if kind == codes.IS_UNKNOWN else "")
             if node != bad_node or kind == codes.IS_UNKNOWN:
-                # The example is a part of the value: the reference knows which.
+                # The misfit is a part of the value, which the reference finds.
                 self._rows[group.root].batch([{group.name: json.loads(first)}], log)
                 count -= 1
         if count:
@@ -287,14 +287,14 @@ class Rescuer:
 
 
 def image_items(fit: Fit) -> tuple[int, RowTexts]:
-    """Return what a scan under a schema without attributes found in images of changes.
+    """Return the images of changes from a scan under a schema without attributes.
 
-    Returns the number of images that have attributes, and for each row its images as items, side by side in the order
-    of their nodes, attributes in theirs.
+    Return the number of images that have attributes, and for each row its images as adjacent items, in the order of
+    their nodes.
     """
     n_entries = int(fit.state[codes.MISFITS])
     table = fit.misfits[: n_entries * MISFIT_WIDTH].reshape(-1, MISFIT_WIDTH).copy()
-    # An image of a change is a row of its own; the root of an attribute that is not in the schema is -1 - its node.
+    # Each image of a change becomes a row. The root of an attribute without a node in the schema is -1 - its node.
     table[:, MISFIT_ROW] = table[:, MISFIT_ROW] * (codes.OLD_IMAGE + 1) - 1 - table[:, MISFIT_NODE]
     misfits = table.ravel()
     numbers = np.empty(n_entries, np.int64)
@@ -312,7 +312,7 @@ def image_items(fit: Fit) -> tuple[int, RowTexts]:
 
 
 def _ranks(groups: list[_Group]) -> npt.NDArray[np.int64]:
-    # UTF-8 sorts as the characters do.
+    # UTF-8 sorts like the characters.
     ranks = np.empty(len(groups), np.int64)
     ranks[sorted(range(len(groups)), key=groups.__getitem__)] = np.arange(len(groups))
     return ranks

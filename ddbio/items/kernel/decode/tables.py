@@ -1,4 +1,4 @@
-"""Compile a schema to the tables that the loops read, and to the tree of nodes for the assembly."""
+"""Compilation of a schema to the tables of the loops, and to the tree of nodes for the assembly."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ESCAPED = re.compile(rb'[\x00-\x1f"\\\\]')
 
 @dataclass(slots=True)
 class Node:
-    """Hold one field of the schema, or a map's key."""
+    """Field of the schema, or key of a map."""
 
     name: str
     kind: int
@@ -41,16 +41,16 @@ class Node:
     parent: int = 0
     stored_type: Any = None
     is_image: bool = False
-    """Whether its members are the attributes of an item of a change."""
+    """Whether its members are the attributes of an item in a change."""
 
 
 def plan_nodes(schema: pa.Schema) -> list[Node]:
-    """Return the nodes of a normalised schema: the root, then level by level, children side by side."""
+    """Return the nodes of a normalised schema: the root, then level by level, with adjacent children."""
     return _number_nodes([_node(schema.field(index)) for index in range(len(schema) - 1)])
 
 
 def plan_change_nodes(images: list[pa.Field[Any]]) -> list[Node]:
-    """Return the nodes of a change: the time of its write, a struct for each image, and whether it deleted."""
+    """Return the nodes of a change: the time of its write, a struct for each image, and whether it is a deletion."""
     time = Node("write_time", codes.INTEGER, pa.int64(), tag=codes.N, stored_type=pa.int64())
     structs = [
         Node(
@@ -66,7 +66,7 @@ def plan_change_nodes(images: list[pa.Field[Any]]) -> list[Node]:
 
 
 def _number_nodes(columns: list[Node]) -> list[Node]:
-    """Return the root of the columns and all nodes below it: level by level, children side by side."""
+    """Return the root of the columns and all nodes below it: level by level, with adjacent children."""
     root = Node("", codes.STRUCT, None, children=columns)
     nodes = [root]
     for node in nodes:
@@ -115,7 +115,7 @@ def _kind(name: str, tag: str, arrow_type: Any) -> int:
 
 
 def _stored_type(node: Node) -> pa.DataType:
-    """Return the type in which a leaf leaves the loops; a cast to the field's own type costs nothing or is rare."""
+    """Return the type in which the loops fill a leaf. The cast to the type of the field is free or rare."""
     match node.kind:
         case codes.INTEGER:
             return pa.uint64() if node.arrow_type == pa.uint64() else pa.int64()
@@ -129,7 +129,7 @@ def _stored_type(node: Node) -> pa.DataType:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Hold what the loops know of a schema: a path and a column for each node, and a path for all other names."""
+    """Tables of a schema: a path and a column for each node, and one path for all other names."""
 
     walk: paths.Walk
     columns: npt.NDArray[np.int64]
@@ -174,11 +174,11 @@ def compile_tables(nodes: list[Node]) -> Tables:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPaths:
-    """Map the paths of a walk without a schema to the columns of the schema that it showed, and back."""
+    """Mapping between the paths of a walk without a schema and the columns of the resulting schema."""
 
     column_of: npt.NDArray[np.int64]
     rows: npt.NDArray[np.intp]
-    """The path of each column; one beyond all paths where there is none."""
+    """The path of each column; the number of paths if it has none."""
 
     def nodes_of(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the nodes of a walk in the order of the columns."""
@@ -189,7 +189,7 @@ class ColumnPaths:
 
 
 def column_paths(nodes: list[Node], observed: Observed) -> ColumnPaths | None:
-    """Return the path of each column, or None if a column has several: a map has one for each name."""
+    """Return the path of each column, or None if a column has several paths: a map has one per name."""
     seen = observed.places()
     n_paths = len(observed.nodes) // (8 * paths.NODE_WIDTH)
     rows = np.full(len(nodes) + 1, n_paths)
@@ -223,7 +223,7 @@ def _fill_path(path: npt.NDArray[np.int64], node: Node, nodes: list[Node], name_
     path[paths.WHOLE] = -path[paths.KEEPS_TEXT]
     path[paths.PARENT], path[paths.NAME] = node.parent, name_at
     path[paths.NAME_HASH] = np.uint64(hash_text_plainly(node.name.encode())).astype(np.int64)
-    # Names that have no column share the last path, whatever they hold.
+    # Names without a column share the last path, with all values in them.
     path[paths.MEMBERS], path[paths.REST], path[paths.ELEMENT] = MAX_STRUCT_FIELDS, others, others
     numbers = [child.number for child in node.children]
     if node.kind in {codes.LIST, codes.SET}:
@@ -249,26 +249,26 @@ def _fill_others(path: npt.NDArray[np.int64], others: int) -> None:
 
 
 def _nameless(node: Node, nodes: list[Node]) -> int:
-    """Return what a path has in place of the length of a name: only the values of a map have names, each its own."""
+    """Return the value instead of a name's length: ``OTHERS`` for the values of a map, ``ELEMENTS`` for other nodes."""
     parent = nodes[node.parent]
     return paths.OTHERS if parent.kind == codes.MAP and node is parent.children[0] else paths.ELEMENTS
 
 
 def _prefix(node: Node, nodes: list[Node]) -> bytes:
-    """Return what JSON has before the type of a value, if that can be predicted."""
+    """Return the JSON before the type of a value, if it can be predicted."""
     parent = nodes[node.parent]
     if not node.number or parent.kind in {codes.SET, codes.MAP}:
         return b""
     if parent.kind == codes.LIST:
         return b'{"'
     name = node.name.encode()
-    # What JSON has to escape is looked up, and so are long names.
+    # Names that JSON escapes, and long names, are looked up instead.
     prefix = b'"' + name + b'":{"'
     return b"" if _ESCAPED.search(name) or len(prefix) > paths.PREFIX_BYTES else prefix
 
 
 def _opening(node: Node) -> bytes:
-    """Return what opens the content of a value, if its type is known."""
+    """Return the JSON that opens the content of a value, if its type is known."""
     if node.tag < 0 or node.kind in {codes.JSON, codes.NOTHING}:
         return b""
     return paths.openings()[node.tag]
@@ -285,14 +285,14 @@ def _fill_column(column: npt.NDArray[np.int64], node: Node) -> None:
     least, most = _bounds(node)
     column[tape_columns.PRECISION], column[tape_columns.SCALE_OF] = precision, scale
     column[[tape_columns.LEAST, tape_columns.MOST]] = np.array([least, most], np.uint64).view(np.int64)
-    # Of an unsigned column no number is sure to fit: it may be negative.
+    # In an unsigned column no number fits for certain, since it may be negative.
     column[tape_columns.MOST_DIGITS] = len(str(most)) - 1 if least else 0
     if least == 1 << 63:
         column[tape_columns.MOST_DIGITS] = len(str(most))
 
 
 def _attribute(node: Node, nodes: list[Node]) -> int:
-    """Return the number of the attribute that a node is in: the members of images of changes are attributes."""
+    """Return the number of the attribute that contains a node; the members of images of changes are attributes."""
     while node.parent and not nodes[node.parent].is_image:
         node = nodes[node.parent]
     return node.number
@@ -308,7 +308,7 @@ def _bounds(node: Node) -> tuple[int, int]:
 
 
 def _digits(node: Node) -> tuple[int, int]:
-    """Return the precision and the scale that a number is held against: 0 where any fits, -1 for ``float32``."""
+    """Return the precision and the scale that a number must fit: 0 if any number fits, -1 for ``float32``."""
     if node.arrow_type is not None and is_decimal(node.arrow_type):
         return node.arrow_type.precision, node.arrow_type.scale
     return (-1 if node.arrow_type == pa.float32() else 0), 0

@@ -1,20 +1,20 @@
-"""Number what the printing loop and Python exchange: steps, states of values, reasons of refusals, limits."""
+"""Numbers that the printing loop and Python share: steps, states of values, reasons of refusals, limits."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# What a value is to a row: left out, printed, DynamoDB's NULL, or known to be refused.
+# The state of a value in its row: left out, printed, DynamoDB's NULL, or to be refused.
 ABSENT, VALUE, NULL, BAD = range(4)
 
-# The steps of a row's program: what a leaf holds, then what opens and closes containers.
+# The steps of a row's program: the contents of leaves, then the openings and ends of containers.
 TEXT, NUMBER, INTEGER, UNSIGNED, WIDE, BOOLEAN, BINARY, RAW, MEMBERS, NOTHING = range(10)
 STRUCT, STRUCT_END, LIST, LIST_END, MAP, KEY, MAP_END, END = range(10, 18)
 
-# What RAW and MEMBERS have for each entry: a span, the size, and a bit for each key.
+# The words of an entry of RAW and MEMBERS: a span, the size, and a bit for each key.
 RAW_WORDS: Final = 3
 
-# Why a row is refused.
+# The reason why a row is refused.
 FINE, PREPARED, NOT_A_NUMBER, NO_KEY, EMPTY_KEY, LONG_KEY, LARGE, DEEP, EMPTY_SET, NULL_IN_SET, DUPLICATE, NAME = range(
     12
 )

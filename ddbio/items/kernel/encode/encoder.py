@@ -1,4 +1,4 @@
-"""Encode record batches by the compiled loop, a few megabytes at a time, and say why rows are refused."""
+"""Encoder of record batches by the compiled loop, a few megabytes at a time, with the reasons of refused rows."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from ddbio.items.kernel.encode.rules import KeyRule
 
 PIECE_BYTES = 2 << 20
-"""Columns are encoded this much at a time, so that what is laid out and printed stays in the processor's caches."""
+"""The size of a piece of columns, so that its layout and its print stay in the processor's caches."""
 
 _MOST_CELLS = 1 << 22
-"""Of sparse rows, whose values are few, so many places are laid out at a time: each takes nine bytes."""
+"""The most cells of sparse rows, which have few values, that are laid out at a time: each takes nine bytes."""
 
 _AHEAD = 1
 _KEY_TYPES = {"S", "N", "B"}
@@ -38,17 +38,17 @@ _MOST_KEYS = 2
 
 
 class Printed(NamedTuple):
-    """Hold what the rows of a batch were printed as."""
+    """Printed rows of a batch."""
 
     text: npt.NDArray[np.uint8]
-    """Good until the next batch is printed."""
+    """Valid until the next batch is printed."""
     offsets: npt.NDArray[np.int64]
     sizes: npt.NDArray[np.int64]
     refused: list[Refused]
 
 
 class Refused(NamedTuple):
-    """Say why a row is no item."""
+    """Refusal of a row that is not a valid item."""
 
     row: int
     attribute: str
@@ -59,14 +59,14 @@ class Refused(NamedTuple):
 
 
 class KernelEncoder:
-    """Print the rows of batches of one schema; keep one per thread.
+    """Printer of the rows in batches of one schema; use one per thread.
 
     Parameters
     ----------
     frame
-        What is printed before each item, and after it.
+        The text before and after each item.
     is_plain
-        Whether values are printed without their types, as in plain JSON; sets and columns of JSON have no such form.
+        Whether values are printed without types, as in plain JSON, which cannot represent sets and columns of JSON.
     """
 
     def __init__(
@@ -92,15 +92,15 @@ class KernelEncoder:
         self._loader = Loader(self._program, self._tables, self._rules, options)
         self._out = allocate(0)
         self._touched = 0
-        """How much of it was ever written to: memory that was not is none yet."""
+        """The bytes of ``_out`` that were ever written to. The other pages take no memory yet."""
 
     @property
     def retained_bytes(self) -> int:
-        """Return how much memory is retained for the next batch."""
+        """Return the bytes of memory that are retained for the next batch."""
         return self._touched + self._loader.retained_bytes
 
     def print_batch(self, batch: pa.RecordBatch, first_row: int = 0) -> Printed:
-        """Return the printed rows, back to back, and the refused ones.
+        """Print the rows one after the other; return them and the refused rows.
 
         Parameters
         ----------
@@ -110,7 +110,7 @@ class KernelEncoder:
         Raises
         ------
         SchemaError
-            The batch is not of the encoder's schema.
+            The batch does not have the schema of the encoder.
         """
         if not batch.schema.equals(self.schema):
             raise SchemaError(f"the batch has another schema than its encoder: {batch.schema} is not {self.schema}")
@@ -125,7 +125,7 @@ class KernelEncoder:
         return printed._replace(text=self._out[: int(offsets[n_rows])])
 
     def _print_rows(self, rows: pa.RecordBatch, start: int, first_row: int, printed: Printed) -> None:
-        """Print some rows of a batch, of which ``start`` is the first, after those before it."""
+        """Print the rows of a batch from number ``start`` on after those before it."""
         loader, n_rows, at = self._loader, rows.num_rows, int(printed.offsets[start])
         try:
             work = loader.load(rows)
@@ -140,7 +140,7 @@ class KernelEncoder:
             message = self._message(row, codes.LARGE, -1, batch_bytes(rows))[1]
             printed.refused.append(Refused(row, "", "item_size", message))
             return
-        # As much as the rows before let expect, so that what is printed moves once.
+        # Reserve the size that the earlier rows predict, so that the output is moved only once.
         expected = at * len(printed.sizes) // start if start else 0
         self._ensure_space(at, _AHEAD * (expected - at) + loader.output_bytes + n_rows * self._frame_bytes + PAD)
         n_refused = print_rows(self._tables, work, self._out[at:], n_rows, len(work.stops) > 0)
@@ -153,7 +153,7 @@ class KernelEncoder:
             printed.refused.append(Refused(row, self._path(rule, node, entry), name, message, too_large_bytes))
 
     def _ensure_space(self, at: int, n_bytes: int) -> None:
-        """Grow the output, so that so many bytes fit behind what is there."""
+        """Grow the output if it has less than ``n_bytes`` after ``at``."""
         if len(self._out) < at + n_bytes:
             grown = allocate(at + n_bytes)
             grown[:at] = self._out[:at]
@@ -165,7 +165,7 @@ class KernelEncoder:
         return self._program.nodes[node].path if node >= 0 else ""
 
     def _message(self, row: int, rule: int, node: int, entry: int) -> tuple[str, str]:
-        """Return the rule's name and the message."""
+        """Return the name of the rule and the message."""
         path = self._path(rule, node, entry)
         name, message = self._explain(rule, node, entry)
         return name, f"row {row}: {path}: {message}" if path else f"row {row}: {message}"

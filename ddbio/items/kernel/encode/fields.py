@@ -1,6 +1,6 @@
-"""Map any Arrow schema to fields that DynamoDB has a type for; write dates and times as texts or counts, exactly.
+"""Mapping of Arrow schemas to fields with a DynamoDB type; dates and times are written as texts or counts, exactly.
 
-Types without an exact form in DynamoDB are refused, calendar intervals among them.
+Types that DynamoDB cannot represent exactly are refused, such as calendar intervals.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from ddbio.items.schema.arrow import (
 
 
 def plain_fields(schema: pa.Schema, options: Any) -> tuple[list[pa.Field[Any]], dict[str, int]]:
-    """Return normalised fields, the rescue column last, and the decimal places of counts of time by path.
+    """Return normalised fields, with the rescue column last, and the decimal places of counts of time by path.
 
     Raises
     ------
     SchemaError
-        A type has no form, a name occurs twice, or the options name a set that is none.
+        DynamoDB has no such type, a name occurs twice, or an option names a set that does not exist.
     """
     require_unique(list(schema), "schema")
     scales: dict[str, int] = {}
@@ -113,7 +113,7 @@ def is_time(arrow_type: Any) -> bool:
 
 
 def form_of(arrow_type: Any, options: Any) -> str:
-    """Return the form that the options ask for: ``iso`` or a unit."""
+    """Return the format of a type in the options: ``iso`` or a unit."""
     if pa.types.is_timestamp(arrow_type):
         return str(options.timestamps)
     if pa.types.is_date(arrow_type):
@@ -122,7 +122,7 @@ def form_of(arrow_type: Any, options: Any) -> str:
 
 
 def scale_of(arrow_type: Any, options: Any) -> int:
-    """Return how many decimal places the count of the column's unit has in the asked unit; negative for zeros."""
+    """Return the decimal places that convert the unit of a column to that of the options; negative to append zeros."""
     form = form_of(arrow_type, options)
     if form == "iso" or pa.types.is_date(arrow_type):
         return 0
@@ -130,7 +130,7 @@ def scale_of(arrow_type: Any, options: Any) -> int:
 
 
 def time_array(array: Any, options: Any) -> Any:
-    """Return texts or counts for an array of dates or times, any other array as it is."""
+    """Convert an array of dates or times to texts or counts; return other arrays unchanged."""
     given = array.type
     if not is_time(given):
         return array
@@ -155,7 +155,7 @@ def _counts(array: Any, form: str) -> Any:
 
 
 def _seconds(counts: Any, places: int) -> list[Any]:
-    """Return the sign, and the digits before and after the point, of counts of 10^-``places``."""
+    """Return the sign, and the digits before and after the point, of counts of 10^-``places`` seconds."""
     whole = counts.cast(pa.decimal128(_LONGEST_COUNT, 0))
     sign = pc.if_else(pc.less(counts, pa.scalar(0)), "-", "")
     digits = pc.utf8_lpad(pc.abs(whole).cast(pa.string()), places + 1, "0")
@@ -172,13 +172,13 @@ def refuse_interval(path: str, arrow_type: Any) -> None:
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAY_SECONDS = 86_400
-# The first day of the year 0 and the last of the year 9999: years between have four digits.
+# The first day of the year 0 and the last day of the year 9999, between which years have four digits.
 _FIRST_DAY, _LAST_DAY = -719_528, 2_932_896
 _INT64 = np.iinfo(np.int64)
 
 
 def unfit_times(array: Any, options: Any) -> tuple[list[int], str]:
-    """Return which entries have no form in text, and the message about them; none if the array holds no times."""
+    """Return the entries that have no text format, and the message about them; none if they are not times."""
     given = array.type
     if not is_time(given) or pa.types.is_duration(given) or not len(array):
         return [], ""

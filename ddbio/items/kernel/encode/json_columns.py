@@ -1,7 +1,7 @@
-"""Check columns of DynamoDB JSON whose text is what the encoder would print, so that it can be copied.
+"""Validation of columns of DynamoDB JSON: text that equals the encoder's print is copied.
 
-Input is a column of texts. Output is each text's span, size and keys. White space, other spellings, escapes in names
-and values that DynamoDB would not take are left to the plain reference (``rules``).
+The input is a column of texts, the output the span, size and keys of each. White space, other spellings, escapes in
+names and values that DynamoDB refuses are left to the plain reference (``rules``).
 """
 
 # Compiled code has neither exceptions nor tables of functions.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ddbio.items.kernel.encode.rules import KeyRule
 
 MAX_NAMES = 1 << 10
-"""Each name is compared to those before it in its object: rows with more names are read by the reference."""
+"""Each name is compared with the earlier names of its object: rows with more names are read by the reference."""
 
 MAX_ELEMENTS = 1 << 12
 _SLOTS = 2 * MAX_ELEMENTS
@@ -40,7 +40,7 @@ _DIGITS_ROOM = 64
 
 KNOWN_HASH, KNOWN_PLACE, KNOWN_LENGTH, KNOWN_NODE, KNOWN_TAG, KNOWN_BIT, KNOWN_LONGEST = range(7)
 KNOWN_WIDTH = 7
-"""What is known of an attribute: its name, its column's node or -1, and what it has to be as a key, or -1."""
+"""Fields of an attribute: its name, its column's node or -1, and the type, bit and length of its key, or -1."""
 
 _ROOT, _LIST = -2, -1
 _FAILED = -1
@@ -72,39 +72,39 @@ _HAS_SHORT_ESCAPE[np.frombuffer(b"\b\f\n\r\t", np.uint8)] = 1
 
 
 class Checker(NamedTuple):
-    """Hold the attributes that are columns or keys, to be found by name, and the arrays that a check writes to."""
+    """Lookup of attributes that are columns or keys by name, and the output arrays of a check."""
 
     slots: npt.NDArray[np.int64]
-    """The number of an attribute, or -1; a power of two, more than there are attributes."""
+    """The numbers of attributes, or -1; their length is a power of two and larger than the number of attributes."""
     entries: npt.NDArray[np.int64]
     names: npt.NDArray[np.uint8]
     seen: npt.NDArray[np.uint64]
     """The hashes of the names of open objects."""
     levels: npt.NDArray[np.int64]
-    """For each open container where its names begin, or that it has none."""
+    """The index of the first name of each open object; negative for other containers."""
     marks: npt.NDArray[np.int64]
     duplicate_slots: npt.NDArray[np.int64]
     digits: npt.NDArray[np.uint8]
 
 
 class Texts(NamedTuple):
-    """Hold a column of texts, and the states of all columns."""
+    """Column of texts, and the states of all columns."""
 
     data: npt.NDArray[np.uint8]
-    """Behind the texts are ``PAD`` quotes."""
+    """The texts, followed by ``PAD`` quotes."""
     words: npt.NDArray[np.int64]
-    """``RAW_WORDS`` a row, of which the first is the text's span; where a text is fine all are filled in."""
+    """``RAW_WORDS`` a row; the first is the span of the text. All are filled in for a valid text."""
     states: npt.NDArray[np.uint8]
-    """The column's own."""
+    """The states of this column."""
     all_states: npt.NDArray[np.uint8]
     columns: npt.NDArray[np.int64]
-    """Where each node's states begin."""
+    """The position of the states of each node."""
     others: npt.NDArray[np.int64]
-    """Filled with the rows that are left to the reference."""
+    """Output: the rows that are left to the reference."""
 
 
 def make_checker(nodes: Mapping[str, int], rules: Mapping[str, KeyRule]) -> tuple[Checker, dict[str, int]]:
-    """Return what checks texts, and where the entry of each attribute begins.
+    """Return a checker of texts, and the position of the entry of each attribute.
 
     Parameters
     ----------
@@ -141,16 +141,16 @@ def make_checker(nodes: Mapping[str, int], rules: Mapping[str, KeyRule]) -> tupl
 
 @loop(Texts, Checker, int64, int64, boolean, int64)
 def check_texts(texts: Any, checker: Any, first: int, depth: int, is_members: bool, key: int) -> Any:  # noqa: FBT001
-    """Check the texts of a column whose words begin at ``first``; return how many rows are left to the reference.
+    """Check the texts of a column whose words begin at ``first``; return the number of rows left to the reference.
 
     Parameters
     ----------
     depth
         The depth of each value in its item.
     is_members
-        Whether a text holds attributes, or one attribute value.
+        Whether a text has attributes, or one attribute value.
     key
-        Where the entry of the attribute begins that the values are, where it is known as a key, or -1.
+        The position of the entry of the attribute if it is a key, else -1.
     """
     column = (first, len(texts.others), depth, is_members, key)
     return _check_texts(pointers(texts), pointers(checker), len(checker.slots) - 1, column)
@@ -175,7 +175,7 @@ def _check_texts(t: Any, c: Any, mask: int, column: Any) -> Any:
         if is_members:
             poke(t.words, word, (place + 1) << 32 | (stop - place - _BRACES))
             if size == 0:
-                # No attribute: each has a name.
+                # There is no attribute: each one has a name.
                 poke(t.states, row, ABSENT)
         poke(t.words, word + 1, size)
         poke(t.words, word + 2, keys)
@@ -184,7 +184,7 @@ def _check_texts(t: Any, c: Any, mask: int, column: Any) -> Any:
 
 @inner
 def _walk(t: Any, c: Any, place: int, within: Any) -> Any:
-    """Return the place after a text, its size and its keys; a negative place if the reference has to read it."""
+    """Return the position after a text, its size and its keys; a negative position if the reference must read it."""
     data = t.data
     first_depth, is_members, known, row, mask = within
     depth, n_names, size, keys = 0, 0, 0, 0
@@ -267,7 +267,7 @@ def _walk(t: Any, c: Any, place: int, within: Any) -> Any:
             if place < 0:
                 return _FAILED, 0, 0
             size += own
-        # A value has ended: close what closes with it.
+        # After a value: close the containers that end here.
         while True:
             first_name = peek(c.levels, depth)
             if first_name == _ROOT:
@@ -290,7 +290,7 @@ def _walk(t: Any, c: Any, place: int, within: Any) -> Any:
 
 @inner
 def _find(t: Any, c: Any, start: int, length: int, hashed: int, mask: int) -> Any:
-    """Return where the entry of an attribute begins, or -1."""
+    """Return the position of the entry of an attribute, or -1."""
     slot = hashed >> _SLOT_BITS & mask
     while True:
         number = peek(c.slots, slot)
@@ -305,7 +305,7 @@ def _find(t: Any, c: Any, start: int, length: int, hashed: int, mask: int) -> An
 
 @inner
 def _take_over(t: Any, c: Any, known: int, row: int) -> Any:
-    """Leave the attribute out of its column, and return whether the column has no value of it."""
+    """Remove the attribute from its column; return False if the column has a value for it."""
     node = peek(c.entries, known + KNOWN_NODE)
     if node < 0:
         return True
@@ -318,7 +318,7 @@ def _take_over(t: Any, c: Any, known: int, row: int) -> Any:
 
 @inner
 def _text_size(data: Any, place: int, tag: int, digits: Any) -> Any:
-    """Return the place after the text that begins at ``place``, and what it counts; a negative place if it is unfit."""
+    """Return the position after the text at ``place``, and its counted size; a negative position if it is refused."""
     stop = text_end(data, place)
     length = stop - place
     if peek(data, stop) != QUOTE:
@@ -337,7 +337,7 @@ def _text_size(data: Any, place: int, tag: int, digits: Any) -> Any:
 
 @inner
 def _behind_escapes(data: Any, place: int, stop: int) -> Any:
-    """Return the place of a text's closing quote and its bytes without escapes, if each is as the encoder writes it."""
+    """Return the end of a text and its unescaped size, if all escapes are those of the encoder."""
     out_of_line()
     spared = 0
     while True:
@@ -371,7 +371,7 @@ def _behind_escapes(data: Any, place: int, stop: int) -> Any:
 
 @inner
 def _set_size(data: Any, c: Any, place: int, tag: int) -> Any:
-    """Return the place after the set that begins at ``place``, and its size, or a negative place if it is unfit."""
+    """Return the position after the set at ``place``, and its size; a negative position if it is refused."""
     count, size = 0, 0
     while True:
         if peek(data, place) != QUOTE or count == MAX_ELEMENTS:
@@ -381,7 +381,7 @@ def _set_size(data: Any, c: Any, place: int, tag: int) -> Any:
         if place < 0 or (tag == N and not is_canonical(data, start, place - 1)):
             return _FAILED, 0
         size += own
-        # All are in canonical form: equal texts are equal values.
+        # All texts are in canonical form: equal values have equal texts.
         poke(c.marks, count, start << 32 | (place - 1 - start))
         count += 1
         byte = peek(data, place)

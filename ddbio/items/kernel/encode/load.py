@@ -1,7 +1,7 @@
-"""Lay out the columns of a batch as the printing loop reads them.
+"""Layout of the columns of a batch for the printing loop.
 
-Arrow's many layouts become a few: one or two words a value, texts as offset and length in one array, and a byte a
-value that says whether there is one. Values that can be refused before printing are marked with their reason.
+Arrow's many layouts become a few: one or two words a value, texts as offset and length in one array, and one byte a
+value for its state. Values that can be refused before printing are marked with their reason.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from ddbio.items.kernel.encode.rules import KeyRule
 
 MAX_PIECE_BYTES = 1 << 30
-"""Places in a piece have 31 bits."""
+"""Positions in a piece have 31 bits."""
 
 _LEAST_BYTES, _LEAST_WORDS = 1 << 16, 1 << 13
 _GROWTH = 2
 _SPARSE_RATIO = 4
-"""Where a row has one in so many columns or fewer, those that it has are listed first."""
+"""If rows have a value in at most one of this many columns, the columns of each row are listed first."""
 _DIGITS_ROOM = 128
 
 _SHIFT = 32
@@ -59,25 +59,25 @@ _LEAVES = {
 _QUOTE = ord('"')
 
 Live = npt.NDArray[np.bool_] | None
-"""Which values have a parent; None if all."""
+"""Whether each value has a parent; None if all have."""
 
 
 class TooLargeError(Exception):
-    """Say that a piece has more bytes than places can name."""
+    """A piece has more bytes than positions can address."""
 
 
 def allocate(n_bytes: int) -> npt.NDArray[np.uint8]:
-    """Return as many bytes, whatever they are."""
+    """Return ``n_bytes`` uninitialised bytes."""
     return np.empty(n_bytes, np.uint8)
 
 
 def allocate_words(count: int) -> npt.NDArray[np.int64]:
-    """Return as many words, whatever they are."""
+    """Return ``count`` uninitialised words."""
     return allocate(8 * count).view(np.int64)
 
 
 class Loader:
-    """Lay out one batch after the other in the same arrays, grown to what they needed so far."""
+    """Layout of batches in reused arrays, which grow as needed."""
 
     def __init__(self, program: Program, tables: Tables, rules: Mapping[str, KeyRule], options: Any) -> None:
         self._program, self._tables, self._rules, self._options = program, tables, rules, options
@@ -101,15 +101,15 @@ class Loader:
         self._checker: tuple[Checker, dict[str, int]] | None = None
         self.output_bytes = 0
         self.messages: dict[tuple[int, int], tuple[str, str]] = {}
-        """The rule and the message of each value known to be refused, by node and entry."""
+        """The rule and the message of each value that will be refused, by node and entry."""
 
     @property
     def retained_bytes(self) -> int:
-        """Return how much memory is retained for the next batch."""
+        """Return the bytes of memory that are retained for the next batch."""
         return len(self._data) + len(self._states) + self._words.nbytes
 
     def load(self, batch: pa.RecordBatch) -> Work:
-        """Lay out all columns; ``output_bytes`` becomes the most bytes that the rows are printed as, without frames."""
+        """Lay out all columns, and set ``output_bytes`` to the most bytes of the printed rows without frames."""
         self._data_end = self._words_end = self._states_end = 0
         self._most_elements, self.output_bytes, self._n_shown = 1, 2 * batch.num_rows, 0
         self.messages.clear()
@@ -137,7 +137,7 @@ class Loader:
         )
 
     def _present(self, n_rows: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the columns that each row has if these are few, and where those of each row end."""
+        """Return the ends of the rows' lists of columns, and the lists; both are empty if rows have many columns."""
         nothing = allocate_words(0)
         if self._n_shown * _SPARSE_RATIO > n_rows * len(self._columns):
             return nothing, nothing
@@ -149,7 +149,7 @@ class Loader:
         return stops, present
 
     def text(self, node: int, entry: int) -> str:
-        """Return the text of a value that was refused."""
+        """Return the text of a refused value."""
         span = int(self._words[self._tables.words[node] + entry])
         place, length = span >> _SHIFT, span & 0xFFFFFFFF
         return self._data[place : place + length].tobytes().decode(errors="replace")
@@ -290,14 +290,14 @@ class Loader:
             for entry in broken_texts(array, offsets_of(array), self._data[data : data + n_bytes]):
                 if states[entry] == codes.VALUE:
                     self._refuse(states, node, entry, "text", NOT_UTF8)
-                    # A key has no state: without a length it is refused as well.
+                    # A key has no state: without a length it is also refused.
                     spans[entry] = 0
         self.output_bytes += (
             LONGEST_NUMBER * present if node.kind == codes.NUMBER else LONGEST_ESCAPE * n_bytes + 4 * present
         )
 
     def _copy_texts(self, array: Any) -> tuple[int, npt.NDArray[np.int64]]:
-        """Return where the bytes of an array of texts were copied to, and each text's place there and length."""
+        """Copy the bytes of an array of texts; return their position, and the position and length of each text."""
         offsets = offsets_of(array)
         start, n_bytes = int(offsets[0]), int(offsets[-1] - offsets[0])
         data = self._take_data(n_bytes)
@@ -306,7 +306,7 @@ class Loader:
         return data, np.subtract(offsets[:-1], start - data, dtype=np.int64) << _SHIFT | np.diff(offsets)
 
     def _load_parsed(self, node: Node, array: Any, states: npt.NDArray[np.uint8]) -> None:
-        """Lay out JSON text: copied if the loop finds it canonical, else parsed and written anew."""
+        """Lay out JSON text: copied if the loop finds it canonical, otherwise parsed and printed."""
         if not (states == codes.VALUE).any():
             return
         texts = text_array(array)
@@ -335,12 +335,12 @@ class Loader:
             self._words[entry : entry + codes.RAW_WORDS] = data << _SHIFT | len(parsed.text), parsed.size, parsed.keys
 
     def _lay_out(self, node: Node, texts: Any) -> int:
-        """Copy texts, with quotes after them; return where the words of their spans begin."""
+        """Copy texts, append quotes, and return the position of the words with their spans."""
         data, spans = self._copy_texts(texts)
         end = self._data_end
         self._data[end : end + PAD] = _QUOTE
         for row in broken_texts(texts, offsets_of(texts), self._data[data:end]):
-            # Without a length it is left to the reference, which has the message.
+            # Without a length it is left to the reference, which reports the error.
             spans[row] = 0
         self.output_bytes += end - data
         place = self._tables.words[node.number] = self._take_words(len(texts) * codes.RAW_WORDS)
@@ -360,7 +360,7 @@ class Loader:
         return texts.others[: check_texts(texts, checker, place, node.depth, node.kind == codes.MEMBERS, key)]
 
     def _take_over(self, names: list[str], row: int) -> None:
-        """Leave the columns out whose value in this row is in the rescue column."""
+        """Remove the values from the columns that the rescue column of this row also has."""
         for name in names:
             column = self._by_name.get(name)
             if column is None:

@@ -1,7 +1,7 @@
-"""Print the rows of a batch as items, by the steps of a schema's program.
+"""Printing of the rows of a batch as items, by the steps of a schema's program.
 
-A row that breaks a rule leaves no bytes: the loop notes which rule, and Python explains it. Nothing is checked
-against the end of the output: the space for all rows was computed before.
+A row that breaks a rule has no output: the loop records the rule, and Python explains it. The end of the output is not
+checked: the space for all rows was computed before.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
@@ -88,7 +88,7 @@ _LENGTH_MASK = 0xFFFFFFFF
 
 @inner
 def print_text(out: Any, at: int, data: Any, place: int, length: int) -> Any:
-    """Print what a JSON string holds; return the place after it."""
+    """Print a text as the content of a JSON string; return the position after it."""
     stop = place + length
     while place < stop:
         copy32(out, at, data, place)
@@ -135,9 +135,9 @@ def _equal(data: Any, one: int, other: int, length: int) -> Any:
 
 @inner
 def has_duplicates(data: Any, start: int, spans: Any, place: int, count: int, slots: Any) -> Any:
-    """Return whether two spans, each a place after ``start`` and a length, hold the same bytes.
+    """Return whether two spans, each a position after ``start`` and a length, have the same bytes.
 
-    ``slots`` has at least twice as many places as there are spans, a power of two.
+    The length of ``slots`` is a power of two, and at least twice the number of spans.
     """
     if count > _FEW:
         return _has_duplicates_among_many(data, start, spans, place, count, slots)
@@ -181,7 +181,7 @@ class _Out(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Hold what one run of the loop reads and writes."""
+    """Input and output arrays of one run of the loop."""
 
     data: npt.NDArray[np.uint8]
     words: npt.NDArray[np.int64]
@@ -197,19 +197,19 @@ class Work(NamedTuple):
     sizes: npt.NDArray[np.int64]
     stops: npt.NDArray[np.int64]
     present: npt.NDArray[np.int64]
-    """The steps of the columns that each row has, if those are few; they end where ``stops`` says."""
+    """The steps of the columns that each row has, if those are few; the list of a row ends at its ``stops``."""
 
 
 @loop(int64[:], int64[:], uint8[:], int64, int64[:], int64[:])
 def list_present(places: Any, columns: Any, states: Any, n_rows: int, stops: Any, present: Any) -> Any:
-    """List the columns that each row has: those of a row end in ``present`` where ``stops`` says.
+    """List the columns of each row in ``present``; the list of a row ends at its ``stops``.
 
     Parameters
     ----------
     places
-        Where the states of each column are: ``ABSENT`` is zero.
+        The positions of the states of each column. ``ABSENT`` is zero.
     present
-        Space for all; if it is empty, they are only counted, which has to be done before.
+        Space for all columns of all rows. If it is empty, they are only counted, which must be done first.
     """
     size = len(present)
     for number in range(len(places)):
@@ -237,12 +237,12 @@ def list_present(places: Any, columns: Any, states: Any, n_rows: int, stops: Any
 
 @loop(Tables, Work, uint8[:], int64, boolean)
 def print_rows(tables: Any, work: Any, out: Any, n_rows: int, is_sparse: bool) -> Any:  # noqa: FBT001 - compiled code
-    """Print the rows; fill the ends and sizes of items and the refusals; return how many rows were refused.
+    """Print the rows; fill the ends and sizes of items and the refusals; return the number of refused rows.
 
     Parameters
     ----------
     is_sparse
-        Whether the columns that each row has are listed.
+        Whether ``work`` lists the columns that each row has.
     """
     return _print_rows(pointers(tables), pointers(work), pointers(_Out(out)).text, n_rows, is_sparse)
 
@@ -266,7 +266,7 @@ def _print_rows(t: Any, w: Any, out: Any, n_rows: int, is_sparse: bool) -> Any: 
             poke(out, at, _CLOSE)
             at = copy_bytes(out, at + 1, t.text, end_place, end_length)
             if keys & all_keys != all_keys:
-                # The lowest key that was not seen.
+                # The lowest missing key.
                 rule, node, entry = NO_KEY, -1, 1 if not keys & 1 and all_keys & 1 else 2
             elif size > MAX_ITEM_BYTES:
                 rule, node, entry = LARGE, -1, size
@@ -285,9 +285,9 @@ def _print_rows(t: Any, w: Any, out: Any, n_rows: int, is_sparse: bool) -> Any: 
 
 @inner
 def _print_row(t: Any, w: Any, out: Any, at: int, row: int, listed: int, n_listed: int) -> Any:
-    """Print the members of one row; return the place after them, size, keys seen, and why, where it is refused.
+    """Print the members of one row; return the position after them, size, keys, and the reason of a refusal.
 
-    The columns that it has are listed from ``listed`` on, unless that is -1.
+    The columns of the row are listed from ``listed`` on, unless that is -1.
     """
     size, keys, step, mark, column_stop = 0, 0, 0, 0, -1
     w.index[0] = row
@@ -424,7 +424,7 @@ def _print_row(t: Any, w: Any, out: Any, at: int, row: int, listed: int, n_liste
             keys |= peek(w.words, place + 2)
         keys |= t.key[node]
         if t.in_set[node]:
-            # What is printed between quotes is the same only where the element is.
+            # Texts are canonical: equal elements have equal texts.
             count = w.index[space] - w.first[space]
             poke(w.marks, count, (before - mark) << 32 | (at - before))
         copy32(out, at, t.text, t.tail[node])

@@ -1,4 +1,4 @@
-"""Compile a schema to the program that prints a row: its nodes, steps and constant texts."""
+"""Compilation of a schema to the program that prints a row: its nodes, steps and constant texts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _EDGES = {
     codes.LIST: _BRACKETS,
     **dict.fromkeys((codes.BOOLEAN, codes.RAW, codes.MEMBERS), _NOTHING),
 }
-"""What is printed around the content of a value, apart from its type; quotes around others."""
+"""The text around the content of a value, apart from its type; other kinds have quotes."""
 
 _NUMBERS = {codes.NUMBER, codes.INTEGER, codes.UNSIGNED, codes.WIDE}
 _WIDTH = 32
@@ -37,7 +37,7 @@ _WIDTH = 32
 
 @dataclass(slots=True)
 class Node:
-    """Hold one field of the schema, or a map's key, and what the loop prints around its values."""
+    """Field of the schema or key of a map, with the texts around its values."""
 
     field: pa.Field[Any]
     path: str
@@ -54,18 +54,18 @@ class Node:
     key: int = 0
     longest: int = 0
     misfit: str = ""
-    """Why no value of the column is the index key that it should be."""
+    """Why no value of the column can be the index key that it should be."""
     is_plain: bool = False
-    """Whether values are printed without their types, as in plain JSON."""
+    """Whether values are printed without types, as in plain JSON."""
 
     @property
     def is_set(self) -> bool:
-        """Return whether it holds one of the three sets."""
+        """Return whether it is one of the three set types."""
         return self.tag in SETS and self.kind == codes.LIST
 
     @property
     def name_text(self) -> str:
-        """Return the member's name as JSON writes it, and what follows it."""
+        """Return the member's name in JSON, and the colon after it."""
         named = self.place == "member" and self.kind != codes.MEMBERS
         return f"{compact_json(name_of_field(self.field))}:" if named else ""
 
@@ -94,13 +94,13 @@ class Node:
 
     @property
     def fixed_size(self) -> int:
-        """Return what each value adds to an item's size apart from its content."""
+        """Return the bytes that each value adds to the size of an item apart from its content."""
         name = len(name_of_field(self.field).encode()) if self.place == "member" and self.kind != codes.MEMBERS else 0
         return name + (self.depth > 1 and self.place != "element")
 
 
 class Tables(NamedTuple):
-    """Hold what the loop knows of a schema: steps, and an entry per node."""
+    """Tables of a schema for the loop: the steps, and an entry per node."""
 
     step: npt.NDArray[np.int64]
     step_node: npt.NDArray[np.int64]
@@ -128,7 +128,7 @@ class Tables(NamedTuple):
 
 
 class Program(NamedTuple):
-    """Hold a schema's columns, all their nodes, and the steps that print a row."""
+    """Columns of a schema, all their nodes, and the steps that print a row."""
 
     columns: list[Node]
     nodes: list[Node]
@@ -137,17 +137,17 @@ class Program(NamedTuple):
 
 
 def plan_program(fields: Iterable[pa.Field[Any]], rules: Mapping[str, KeyRule], scales: Mapping[str, int]) -> Program:
-    """Return the program of normalised fields.
+    """Return the program that prints normalised fields.
 
     Parameters
     ----------
     scales
-        The decimal places of the counts of time under each path.
+        The decimal places of the counts of time, by path.
 
     Raises
     ------
     SchemaError
-        A name is longer than DynamoDB allows or empty, or a key's column has not its type.
+        A name is empty or longer than DynamoDB allows, or a key's column has another type.
     """
     columns = [_node(each, each.name, 1, "member") for each in fields]
     program = Program(columns, [], [], 1)
@@ -290,5 +290,5 @@ def compile_tables(program: Program, n_keys: int, prefix: bytes, suffix: bytes) 
 
 
 def _words(values: Iterable[Any]) -> npt.NDArray[np.int64]:
-    # One more, so that no table is empty: a row without columns still asks for the first node.
+    # One more entry, so that no table is empty: a row without columns still reads the first node.
     return np.array([*values, 0], np.int64)

@@ -1,6 +1,6 @@
-"""Say what keys have to be, and check the DynamoDB JSON of text columns in plain Python.
+"""Rules for keys, and validation of the DynamoDB JSON of text columns in plain Python.
 
-The printing loop checks columns by the same rules. ``RefusedValueError`` says which rule a value breaks.
+The printing loop checks columns by the same rules. ``RefusedValueError`` has the rule that a value breaks.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from ddbio.aws.table_description import IndexKey
 
 INDEX_BIT: Final = 4
-"""The bit of index keys among the keys seen in a row; no row needs it."""
+"""The bit of index keys in the set of a row's keys; they are optional."""
 
 
 class KeyRule(NamedTuple):
-    """Hold what one attribute has to be."""
+    """Requirements for one key attribute."""
 
     tag: str
     bit: int
@@ -33,7 +33,7 @@ class KeyRule(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """Return whose key it is, for a message."""
+        """Return the name of the key for a message."""
         return f"the key of index {self.index_name!r}" if self.index_name else "the key"
 
     @property
@@ -47,7 +47,7 @@ class KeyRule(NamedTuple):
 
 
 def key_rules(keys: Mapping[str, str], index_keys: Iterable[IndexKey]) -> dict[str, KeyRule]:
-    """Return the rule of each key attribute; of several indexes' the one that allows the fewest bytes."""
+    """Return the rule of each key attribute; with several indexes the one that allows the fewest bytes."""
     rules = {
         name: KeyRule(tag, 1 << number, codes.MAX_KEY_BYTES[number], "")
         for number, (name, tag) in enumerate(keys.items())
@@ -60,7 +60,7 @@ def key_rules(keys: Mapping[str, str], index_keys: Iterable[IndexKey]) -> dict[s
 
 
 class RefusedValueError(Exception):
-    """Carry the rule that a value breaks and the message from where it is found to its row."""
+    """A value breaks a rule; has the rule and the message, to which the caller adds the row."""
 
     def __init__(self, rule: str, message: str) -> None:
         super().__init__(rule, message)
@@ -69,7 +69,7 @@ class RefusedValueError(Exception):
 
 
 class Parsed(NamedTuple):
-    """Hold what a text comes to: JSON that is ready to print, its size, and which keys it has."""
+    """Parsed text: JSON that is ready to print, its size, and the keys in it."""
 
     text: bytes
     size: int
@@ -78,14 +78,14 @@ class Parsed(NamedTuple):
 
 
 def read_value(text: bytes, depth: int, rule: KeyRule | None) -> Parsed:
-    """Return the attribute value of a column of JSON text, without its name.
+    """Parse an attribute value of a column of JSON text, without its name.
 
     Raises
     ------
     DecodeError
-        It is none.
+        The text is not an attribute value.
     RefusedValueError
-        DynamoDB does not take it.
+        DynamoDB refuses the value.
     """
     value = parse_json(text)
     check_value(value)
@@ -97,14 +97,14 @@ def read_value(text: bytes, depth: int, rule: KeyRule | None) -> Parsed:
 
 
 def read_members(text: bytes, rules: Mapping[str, KeyRule]) -> Parsed:
-    """Return the attributes of a row of the rescue column, without the braces around them.
+    """Parse the attributes of a row of the rescue column; the result has no braces around them.
 
     Raises
     ------
     DecodeError
-        They are none.
+        The text is not an item.
     RefusedValueError
-        DynamoDB does not take one of them.
+        DynamoDB refuses one of the attributes.
     """
     item = parse_json(text)
     check_item(item)
@@ -119,14 +119,14 @@ def read_members(text: bytes, rules: Mapping[str, KeyRule]) -> Parsed:
 
 
 def check_row(item: dict[str, Any]) -> None:
-    """Refuse an item that breaks a rule for all tables.
+    """Raise if an item breaks a rule for all tables.
 
     Raises
     ------
     DecodeError
-        A value is none.
+        A value is not an attribute value.
     RefusedValueError
-        DynamoDB does not take it.
+        DynamoDB refuses the item.
     """
     check_item(item)
     for name, value in item.items():
@@ -137,7 +137,7 @@ def check_row(item: dict[str, Any]) -> None:
 
 
 def check_key(value: dict[str, Any], rule: KeyRule) -> None:
-    """Refuse a value that is not of its key's type, empty or too long."""
+    """Raise if a value has another type than its key, is empty or is too long."""
     ((tag, _content),) = value.items()
     if tag != rule.tag:
         raise RefusedValueError("key_type", rule.type_message(tag))

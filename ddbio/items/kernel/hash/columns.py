@@ -1,8 +1,8 @@
-"""Hash the values of columns, and add each hash to the sum of its entry.
+"""Hashes of the values of columns, added to the sum of each entry.
 
-Keys are two words for all entries or two an entry, sums are two words an entry. An entry that is not valid adds
-nothing, or a NULL's hash if NULLs count. Arrow's bits of validity are read from an offset; no bits at all mean that
-everything is valid. Text that is no number is refused.
+Keys are two words for all entries or two words per entry; sums are two words per entry. An invalid entry adds nothing,
+or the hash of NULL if NULLs count. Arrow's validity bits are read from an offset; without bits all entries are valid.
+Text that is not a number is refused.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 FINE = -1
-"""What a loop returns if it refuses no entry."""
+"""The result of a loop that refuses no entry."""
 
 _LEFT_START, _RIGHT_START = (np.uint64(word) for word in START)
 _ZERO = np.uint64(0)
 DIGITS_ROOM = 64
-"""Bytes that ``add_number_texts`` writes the digits of a number to."""
+"""The size of the buffer in which ``add_number_texts`` writes the digits of a number."""
 
 
 @inlined
@@ -71,7 +71,7 @@ def _add_null(sums: Any, entry: int, keys: Any, counts: bool) -> None:
 
 
 class Bytes(NamedTuple):
-    """Hold an array of bytes, to take its address within a loop."""
+    """An array of bytes in a named tuple, to take its address within a loop."""
 
     data: npt.NDArray[np.uint8]
 
@@ -81,7 +81,7 @@ def add_bytes(
     data: Any, offsets: Any, code: int, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any
 ) -> Any:
     """Add texts or binaries."""
-    # An array that is passed on is counted, which takes longer than to hash a short text.
+    # Passing an array counts its references, which takes longer than the hash of a short text.
     within = pointers(Bytes(data)).data
     for entry in range(len(offsets) - 1):
         if not _is_valid(valid, offset, entry):
@@ -98,7 +98,10 @@ def add_bytes(
 def add_number_texts(
     data: Any, offsets: Any, digits: Any, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any
 ) -> Any:
-    """Add numbers in any form; return the first entry that is none. ``digits`` is memory for the longest."""
+    """Add numbers in any notation; return the first entry that is not a number.
+
+    ``digits`` is a buffer for the longest.
+    """
     within, digits_of_one = pointers(Bytes(data)).data, pointers(Bytes(digits)).data
     for entry in range(len(offsets) - 1):
         if not _is_valid(valid, offset, entry):
@@ -115,7 +118,7 @@ def add_number_texts(
 
 @loop(uint64[:], boolean, uint8[:], int64, uint64[:], boolean, uint64[:])
 def add_words(words: Any, is_signed: bool, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any) -> Any:
-    """Add whole numbers of one word."""
+    """Add integers of one word."""
     for entry in range(len(words)):
         if not _is_valid(valid, offset, entry):
             _add_null(sums, entry, keys, nulls_count)
@@ -149,7 +152,7 @@ def add_decimals(words: Any, scale: int, valid: Any, offset: int, keys: Any, nul
 def add_truths(
     bits: Any, bits_offset: int, code: int, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any
 ) -> Any:
-    """Add truths; without bits all are false."""
+    """Add booleans; without bits all are false."""
     for entry in range(len(sums) >> 1):
         if not _is_valid(valid, offset, entry):
             _add_null(sums, entry, keys, nulls_count)
@@ -162,7 +165,7 @@ def add_truths(
 
 @loop(uint8[:], int64, uint64[:], uint64[:])
 def add_nulls(valid: Any, offset: int, keys: Any, sums: Any) -> None:
-    """Add a NULL where nothing is valid."""
+    """Add a NULL for each invalid entry."""
     for entry in range(len(sums) >> 1):
         if not _is_valid(valid, offset, entry):
             _add_null(sums, entry, keys, counts=True)
@@ -172,7 +175,7 @@ def add_nulls(valid: Any, offset: int, keys: Any, sums: Any) -> None:
 def add_containers(
     bounds: Any, inner: Any, code: int, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any
 ) -> Any:
-    """Add lists, sets and maps, each of the entries of ``inner`` between its bounds."""
+    """Add lists, sets and maps, whose values are the entries of ``inner`` between their bounds."""
     for entry in range(len(bounds) - 1):
         if not _is_valid(valid, offset, entry):
             _add_null(sums, entry, keys, nulls_count)
@@ -189,7 +192,7 @@ def add_containers(
 
 @loop(uint64[:], uint8[:], int64, uint64[:], boolean, uint64[:])
 def add_structs(inner: Any, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any) -> Any:
-    """Add maps of which ``inner`` has one entry each."""
+    """Add maps whose sums are the entries of ``inner``."""
     for entry in range(len(sums) >> 1):
         if not _is_valid(valid, offset, entry):
             _add_null(sums, entry, keys, nulls_count)
@@ -202,7 +205,7 @@ def add_structs(inner: Any, valid: Any, offset: int, keys: Any, nulls_count: boo
 
 @loop(uint8[:], int64[:], uint64[:])
 def key_names(data: Any, offsets: Any, keys: Any) -> None:
-    """Fill in the key of each name."""
+    """Write the key of each name."""
     within = pointers(Bytes(data)).data
     for entry in range(len(offsets) - 1):
         place, stop = offsets[entry], offsets[entry + 1]
@@ -212,7 +215,7 @@ def key_names(data: Any, offsets: Any, keys: Any) -> None:
 
 @loop(int64[:], uint64[:])
 def key_places(bounds: Any, keys: Any) -> None:
-    """Fill in the key of each element's place in its list."""
+    """Write the key of each element's index in its list."""
     for row in range(len(bounds) - 1):
         first = bounds[row]
         for entry in range(first, bounds[row + 1]):
@@ -222,13 +225,16 @@ def key_places(bounds: Any, keys: Any) -> None:
 
 @loop(int64[:], uint64[:], int64[:], uint64[:])
 def drop_repeated(bounds: Any, keys: Any, slots: Any, inner: Any) -> None:
-    """Take away what a map has under a name that comes again; ``slots`` are a power of two, at least twice a map's."""
+    """Clear the earlier values of repeated names in maps.
+
+    The size of ``slots`` is a power of two, at least twice a map's.
+    """
     mask = np.uint64(len(slots) - 1)
     for row in range(len(bounds) - 1):
         first = bounds[row]
         for entry in range(first, bounds[row + 1]):
             slot = keys[2 * entry] & mask
-            # What other maps have left in the slots lies before this one.
+            # Slots of other maps have smaller entries.
             while slots[slot] > first and keys[2 * (slots[slot] - 1)] != keys[2 * entry]:
                 slot = (slot + np.uint64(1)) & mask
             if slots[slot] > first:

@@ -1,6 +1,6 @@
-"""Hash the keys of rows to 64 bits by XXH64 with seed 0, the same on every machine and in every release.
+"""Hashes of the keys of rows: 64 bits by XXH64 with seed 0, the same on every machine and in every release.
 
-Numbers are hashed in canonical form, which is printed here; text that is no number is refused.
+Numbers are hashed in canonical form, which is printed here. Text that is not a number is refused.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _stripes(data: Any, place: int, stop: int) -> Any:
 
 @inner
 def xxh64(data: Any, place: int, stop: int) -> Any:
-    """Return the hash of some bytes."""
+    """Return the hash of the bytes from ``place`` to ``stop``."""
     size = stop - place
     value = _PRIME_5
     if size >= _STRIPE_BYTES:
@@ -88,10 +88,10 @@ class _Data(NamedTuple):
 
 @loop(uint8[:], int64[:], uint8[:], int64, uint64[:])
 def hash_keys(data: Any, contents: Any, tags: Any, at: int, hashes: Any) -> None:
-    """Hash per row each key's tag, its content's length and its content, put together from ``at``.
+    """Hash the tag, the length and the content of each key of a row, assembled at ``at``.
 
-    ``contents`` holds for each key in turn where its content lies in ``data``: that of a row ends where the next one's
-    begins. A tag of 0 is left out, with the length. ``data`` is long enough for the longest row.
+    ``contents`` has for each key the positions of its contents in ``data``; the content of a row ends where that of the
+    next row begins. A tag of 0 is left out, with the length. ``data`` has space for the longest row.
     """
     _hash_keys(pointers(_Data(data)).data, contents, tags, at, hashes)
 
@@ -114,12 +114,12 @@ def _hash_keys(data: Any, contents: Any, tags: Any, at: int, hashes: Any) -> Non
 
 
 DIGITS_ROOM = 64
-"""Bytes that a loop writes the digits of a number to."""
+"""The size of the buffer in which a loop writes the digits of a number."""
 
 
 @loop(uint64[:], int64, uint8[:], uint8[:], int64[:])
 def print_decimals(words: Any, scale: int, digits: Any, out: Any, ends: Any) -> None:
-    """Print numbers of two words, low first, over ten to the power of ``scale``; fill in where each one ends."""
+    """Print numbers of two words, low first, divided by ten to the power of ``scale``; write the end of each."""
     at = 0
     for row in range(len(ends)):
         at, _ = print_decimal128(out, at, np.int64(words[2 * row]), np.int64(words[2 * row + 1]), scale, digits)
@@ -128,9 +128,9 @@ def print_decimals(words: Any, scale: int, digits: Any, out: Any, ends: Any) -> 
 
 @loop(uint8[:], int64[:], uint8[:], uint8[:], int64[:])
 def print_numbers(data: Any, offsets: Any, digits: Any, out: Any, ends: Any) -> Any:
-    """Print numbers given as texts, and fill in where each one ends; return the first that is none, else -1.
+    """Print numbers given as texts, and write the end of each; return the first row that is not a number, or -1.
 
-    An entry without text has none.
+    The number of an empty text is empty.
     """
     at = 0
     for row in range(len(offsets) - 1):

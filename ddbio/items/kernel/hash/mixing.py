@@ -1,4 +1,4 @@
-"""Mix words, bytes and numbers into the two halves of a hash, as ``core.digest`` defines it."""
+"""Mixing of words, bytes and numbers into the two halves of a hash, as defined by ``items.digest``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ddbio.items.kernel.number import parse_number, unscaled
 
 BLOCK_BYTES = 16
 NOT_A_NUMBER = np.uint64(0)
-"""In the place of what ``finish`` takes last: nothing is hashed as 0."""
+"""Instead of the last word for ``finish``, which is never 0."""
 
 _LEFT_BLOCK, _RIGHT_BLOCK = (np.uint64(word) for word in BLOCK)
 _LEFT_FINAL, _RIGHT_FINAL = (np.uint64(word) for word in FINAL)
@@ -25,24 +25,24 @@ _SECOND_KEPT = np.array([mask >> 64 for mask in _KEPT], np.uint64)
 
 
 _fold: Any = intrinsic("multiply_fold")
-"""Return the two halves of the product of two words, one XOR the other."""
+"""Return the XOR of the two halves of the product of two words."""
 
 
 @inlined
 def absorb(left: Any, right: Any, first: Any, second: Any) -> Any:
-    """Return the lanes after two words."""
+    """Return the lanes after mixing in two words."""
     return _fold(first ^ _LEFT_BLOCK, second ^ left), _fold(first ^ _RIGHT_BLOCK, second ^ right)
 
 
 @inlined
 def finish(left: Any, right: Any, last: Any) -> Any:
-    """Return the hash of what the lanes have taken in, and of a size and a code."""
+    """Return the hash of the lanes and the last word, which has a size and a code."""
     return _fold(left ^ last, _LEFT_FINAL), _fold(right ^ last, _RIGHT_FINAL)
 
 
 @inlined
 def absorb_bytes(left: Any, right: Any, data: Any, place: int, stop: int, end: int) -> Any:
-    """Return the lanes after bytes, in blocks that zeros fill up; nothing is read from ``end`` on."""
+    """Return the lanes after mixing in bytes, in blocks padded by zeros; nothing is read from ``end`` on."""
     while stop - place > BLOCK_BYTES:
         left, right = absorb(left, right, load64(data, place), load64(data, place + 8))
         place += BLOCK_BYTES
@@ -72,7 +72,7 @@ def _last_words(data: Any, place: int, count: int) -> Any:
 
 @inlined
 def last_of(size: int, code: int) -> Any:
-    """Return a size and a code as ``finish`` takes them."""
+    """Return the last word for ``finish``, from a size and a code."""
     return np.uint64(size) << _BYTE_BITS | np.uint64(code)
 
 
@@ -83,7 +83,7 @@ def _number_last(exponent: int, negative: Any) -> Any:
 
 @inlined
 def word_number(magnitude: Any, negative: Any, exponent: int) -> Any:
-    """Return the words of a number's stripped coefficient and what goes last."""
+    """Return the two words of a number's stripped coefficient, and the last word for ``finish``."""
     if magnitude == 0:
         return magnitude, np.uint64(0), np.uint64(N)
     while magnitude % _TEN == 0:
@@ -94,7 +94,7 @@ def word_number(magnitude: Any, negative: Any, exponent: int) -> Any:
 
 @inlined
 def wide_number(low: Any, high: Any, exponent: int) -> Any:
-    """Return the same of a signed number of two words."""
+    """Return the words of ``word_number`` for a signed number of two words."""
     if np.int64(high) == np.int64(low) >> 63:
         negative = np.int64(low) < 0
         return word_number(np.uint64(0) - low if negative else low, negative, exponent)
@@ -110,7 +110,7 @@ def _very_wide_number(low: Any, high: Any, exponent: int) -> Any:
         if low == 0:
             high += np.uint64(1)
     while True:
-        # A tenth, by long division half a word at a time.
+        # Divide by ten with long division, half a word at a time.
         tenth_high, rest = high // _TEN, high % _TEN
         part = rest << _HALF | low >> _HALF
         upper, rest = part // _TEN, part % _TEN
@@ -124,7 +124,7 @@ def _very_wide_number(low: Any, high: Any, exponent: int) -> Any:
 
 @inner
 def text_number(data: Any, place: int, stop: int, digits: Any) -> Any:
-    """Return the same of a number in any form; ``NOT_A_NUMBER`` goes last if it is none."""
+    """Return the words of ``word_number`` for a number in any notation, ``NOT_A_NUMBER`` last if it is not one."""
     is_number, negative, count, point = parse_number(data, place, stop, digits)
     if not is_number:
         return np.uint64(0), np.uint64(0), NOT_A_NUMBER
