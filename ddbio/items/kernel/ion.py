@@ -1,7 +1,7 @@
 """Conversion of lines of Amazon Ion text, as in exports, to lines of DynamoDB JSON.
 
-Numbers are printed in canonical form. A line with rare syntax is refused and left to the plain reference. The decoder
-of the printed lines checks duplicate names, base64 and UTF-8.
+Numbers are printed in the canonical format. A line with rare syntax is refused and left to the plain reference. The
+decoder of the printed lines checks duplicate names, base64 and UTF-8.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
@@ -166,7 +166,7 @@ def print_blob(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
 
 @inner
 def print_decimal(data: Any, place: int, out: Any, at: int, digits: Any) -> Any:
-    """Print a decimal in canonical form, i.e. without exponent and superfluous zeros."""
+    """Print a decimal in the canonical format, i.e. without exponent and superfluous zeros."""
     start, stop = place, at
     place += peek(data, place) == MINUS
     count, place = _behind_digits(data, place)

@@ -1,8 +1,8 @@
 """Exact parsing, validation and printing of DynamoDB numbers, without rounding.
 
 ``parse_number`` is the only function of the compiled code that validates a number: at most 38 significant digits, from
-1E-130 to 9.99E+125. ``read_digits`` reads short plain numbers faster, eight digits a step. Numbers are printed in
-canonical form: plain decimal without exponent or superfluous zeros.
+1E-130 to 9.99E+125. ``read_digits`` reads short plain numbers faster, eight digits a step. Numbers are printed in the
+canonical format: plain decimal without exponent or superfluous zeros.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
@@ -409,7 +409,7 @@ def _print_wide(out: Any, at: int, low: int, high: int, scale: int, digits: Any)
 
 @inner
 def print_number(out: Any, at: int, negative: Any, digits: Any, start: int, count: int, point: int) -> Any:
-    """Print 0.digits x 10^``point`` in canonical form, the digits from ``start`` on; return the position after it."""
+    """Print 0.digits x 10^``point`` in the canonical format, the digits from ``start`` on; return the position after it."""
     if count == 0:
         poke(out, at, ZERO)
         return at + 1

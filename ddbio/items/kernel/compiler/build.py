@@ -193,7 +193,7 @@ def _host_level(target: Platform) -> str:
 
 
 def _compile_all(target: Platform, level: Level, processes: int) -> list[CompiledLoop]:
-    """Compile all loops in several processes. The environment tells numba for which processor to optimise."""
+    """Compile all loops in several processes. Numba reads its target processor from the environment."""
     is_checked = level.name == CHECKED
     # Numba runs here: for another family of processors it must optimise for "generic".
     cpu = level.cpu if target.triple.startswith(platform.machine()) else "generic"

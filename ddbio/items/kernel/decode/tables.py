@@ -178,7 +178,7 @@ class ColumnPaths:
 
     column_of: npt.NDArray[np.int64]
     rows: npt.NDArray[np.intp]
-    """The path of each column; the number of paths if it has none."""
+    """The path of each column; the number of paths if there is no path."""
 
     def nodes_of(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the nodes of a walk in the order of the columns."""

@@ -30,7 +30,7 @@ PIECE_BYTES = 2 << 20
 """The size of a piece of columns, so that its layout and its print stay in the processor's caches."""
 
 _MOST_CELLS = 1 << 22
-"""The most cells of sparse rows, which have few values, that are laid out at a time: each takes nine bytes."""
+"""The most cells of sparse rows, which have few values, that are loaded at a time: each takes nine bytes."""
 
 _AHEAD = 1
 _KEY_TYPES = {"S", "N", "B"}

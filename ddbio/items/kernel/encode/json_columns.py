@@ -381,7 +381,7 @@ def _set_size(data: Any, c: Any, place: int, tag: int) -> Any:
         if place < 0 or (tag == N and not is_canonical(data, start, place - 1)):
             return _FAILED, 0
         size += own
-        # All texts are in canonical form: equal values have equal texts.
+        # All texts are canonical: equal values have equal texts.
         poke(c.marks, count, start << 32 | (place - 1 - start))
         count += 1
         byte = peek(data, place)

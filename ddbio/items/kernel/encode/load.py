@@ -77,7 +77,7 @@ def allocate_words(count: int) -> npt.NDArray[np.int64]:
 
 
 class Loader:
-    """Layout of batches in reused arrays, which grow as needed."""
+    """Loader of batches into reused arrays, which grow as needed."""
 
     def __init__(self, program: Program, tables: Tables, rules: Mapping[str, KeyRule], options: Any) -> None:
         self._program, self._tables, self._rules, self._options = program, tables, rules, options
@@ -109,7 +109,7 @@ class Loader:
         return len(self._data) + len(self._states) + self._words.nbytes
 
     def load(self, batch: pa.RecordBatch) -> Work:
-        """Lay out all columns, and set ``output_bytes`` to the most bytes of the printed rows without frames."""
+        """Load all columns, and set ``output_bytes`` to the most bytes of the printed rows without frames."""
         self._data_end = self._words_end = self._states_end = 0
         self._most_elements, self.output_bytes, self._n_shown = 1, 2 * batch.num_rows, 0
         self.messages.clear()
@@ -306,7 +306,7 @@ class Loader:
         return data, np.subtract(offsets[:-1], start - data, dtype=np.int64) << _SHIFT | np.diff(offsets)
 
     def _load_parsed(self, node: Node, array: Any, states: npt.NDArray[np.uint8]) -> None:
-        """Lay out JSON text: copied if the loop finds it canonical, otherwise parsed and printed."""
+        """Load JSON text: copy it if the loop finds it canonical, otherwise parse and print it."""
         if not (states == codes.VALUE).any():
             return
         texts = text_array(array)

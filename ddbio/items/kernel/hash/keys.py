@@ -1,6 +1,6 @@
 """Hashes of the keys of rows: 64 bits by XXH64 with seed 0, the same on every machine and in every release.
 
-Numbers are hashed in canonical form, which is printed here. Text that is not a number is refused.
+Numbers are hashed in the canonical format, which is printed here. Text that is not a number is refused.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Walk items once and write a tape of their values; fill columns from it."""
+"""Compiled loops that walk items once, write a tape of their values, and fill columns from it."""

@@ -1,8 +1,8 @@
-"""Walk the members of change lines and of stream records, in any order.
+"""Walk of the members of change lines and of stream records, in any order.
 
 A line is a change of an incremental export, a stream record, or a body whose ``Records`` are stream records. The time
-of a stream record is held as digits and a power of ten until its unit is known. Anything that is not exactly one
-change is refused, as are times that only the plain reader might read.
+of a stream record is kept as digits and a power of ten until its unit is known. Input that is not exactly one change is
+refused, and so are times that perhaps only the plain reader can read.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
@@ -57,7 +57,7 @@ _TIME_LENGTH = len(_TIME_NAME)
 _FOUR_BYTES = 0xFFFFFFFF
 _LETTER_N = ord("N")
 _MAX_DIGITS = 18
-# As many are the same in a double's shortest text.
+# More digits may differ from those of a double's shortest text.
 _MAX_DOUBLE_DIGITS = 15
 _LARGEST_EXPONENT, _TEN = np.uint64(30), np.uint64(10)
 _SECONDS_POWER = 6
@@ -71,7 +71,7 @@ _END_OF_TIME, _THOUSAND = 253_402_300_800, 1_000
 
 @inner
 def read_time(data: Any, place: int, state: Any) -> Any:
-    """Read a JSON number; return the place after it, or a negative status."""
+    """Read a JSON number; return the position after it, or a negative status."""
     negative = peek(data, place) == MINUS
     first = place + negative
     magnitude, stop = read_digits(data, first)
@@ -107,7 +107,7 @@ def read_time(data: Any, place: int, state: Any) -> Any:
 
 @inner
 def read_precision(data: Any, place: int, state: Any) -> Any:
-    """Read the unit of a time; return the place after its name, or a negative status."""
+    """Read the unit of a time; return the position after its name, or a negative status."""
     if peek(data, place) != QUOTE:
         return -ERROR
     start, length, place = read_text(data, place + 1, state)
@@ -124,9 +124,9 @@ def read_precision(data: Any, place: int, state: Any) -> Any:
 
 @inner
 def scaled_time(state: Any, has_unit: bool) -> Any:  # noqa: FBT001 - compiled code
-    """Return the microseconds of a stream's time, cut to whole ones, and whether they fit 64 bits.
+    """Return the time of a stream record in whole microseconds, rounded down, and whether it fits 64 bits.
 
-    Without a unit the magnitude tells it, as in ``ticks_per_second``.
+    Without a unit the magnitude determines it, as in ``ticks_per_second``.
     """
     time, power = state[TIME], _SECONDS_POWER + state[TIME_POWER]
     magnitude = -time if time < 0 else time
@@ -158,7 +158,7 @@ def _behind_colon(data: Any, place: int) -> Any:
 
 @inner
 def read_metadata(data: Any, place: int, state: Any) -> Any:
-    """Return the time that a line's metadata holds and nothing else, and the place after it."""
+    """Return the time in the metadata of a line, which has no other members, and the position after the metadata."""
     if peek(data, place) != OPEN_OBJECT:
         return 0, -ERROR
     place = skip_blank(data, place + 1)
@@ -217,7 +217,7 @@ def _read_microseconds(data: Any, place: int, is_tagged: bool) -> Any:  # noqa: 
     return (-time if negative else time), stop + is_text
 
 
-# What members are called, by their numbers, which for time and images are those of their nodes.
+# The names of members, by their numbers; for the time and images these are the numbers of their nodes.
 _NAMES = (
     *(b"", b"Metadata", b"Keys", b"NewImage", b"OldImage", b"dynamodb", b"eventName", b"Records"),
     *(b"ApproximateCreationDateTime", b"ApproximateCreationDateTimePrecision"),
@@ -228,7 +228,7 @@ _LENGTHS = np.array([len(name) for name in _NAMES], np.int64)
 _PLACES = np.cumsum(_LENGTHS) - _LENGTHS
 _REMOVE = np.frombuffer(bytearray(b"REMOVE"), np.uint8)
 
-# What is known of a change, above a bit for each of its members.
+# The flags of a change, in addition to a bit for each of its members.
 _HAS_OTHERS, _IS_EXPORTED, _IS_REMOVED, _IS_WITHIN = 1 << 0, 1 << 16, 1 << 17, 1 << 18
 _EXPORTED_NEEDS = 1 << WRITE_TIME | 1 << KEYS
 _RECORD_NEEDS = 1 << _CREATED | 1 << KEYS
@@ -236,9 +236,9 @@ _RECORD_NEEDS = 1 << _CREATED | 1 << KEYS
 
 @inner
 def next_image(walk: Any, place: int, inside: int) -> Any:
-    """Return the place of the next image and its node, or the place after the change and what it is in.
+    """Return the position of the next image and its node, or the position after the change and its container.
 
-    The third value is whether a change has ended: then the state has its time, and whether it deletes the item.
+    The third result is whether a change has ended: then the state has its time, and whether it deletes the item.
     """
     out_of_line()
     data, state = walk.data, walk.state
@@ -278,7 +278,7 @@ def next_image(walk: Any, place: int, inside: int) -> Any:
             return -ERROR, 0, False
         place = skip_blank(data, place + 1)
         is_within = members & _IS_WITHIN != 0
-        # Names of the other level are any other names.
+        # A name of the other level is treated as an unknown name.
         is_outer = member in (WRITE_TIME, _RECORD, _EVENT, _RECORDS)
         if is_within == is_outer and member not in (KEYS, NEW_IMAGE, OLD_IMAGE):
             member = 0
@@ -326,7 +326,7 @@ def _member(data: Any, start: int, length: int) -> Any:
 
 @inner
 def _read_event(data: Any, place: int, state: Any) -> Any:
-    """Read what has happened; null is as no event at all."""
+    """Read the name of the event; null counts as a missing event."""
     if is_null(data, place):
         state[CHANGE_MEMBERS] = state[CHANGE_MEMBERS] & ~(1 << _EVENT) | _HAS_OTHERS
         return place + 4
@@ -364,7 +364,7 @@ def _end_change(walk: Any, place: int) -> Any:
 
 @inner
 def _enter_records(walk: Any, place: int, members: int) -> Any:
-    """Return the place of the first record, and what it is in; other members are all before it or all after."""
+    """Return the position of the first record and its container; other members are all before it or all after it."""
     data, state = walk.data, walk.state
     if state[AROUND] < 0 or members & ~_HAS_OTHERS or peek(data, place) != OPEN_ARRAY:
         return -ERROR, 0, False
@@ -377,7 +377,7 @@ def _enter_records(walk: Any, place: int, members: int) -> Any:
 
 @inner
 def _behind_record(walk: Any, place: int) -> Any:
-    """Return the place of the next record, or of the next line, and what it is in."""
+    """Return the position of the next record or the next line, and its container."""
     data, state = walk.data, walk.state
     place = skip_blank(data, place)
     if peek(data, place) == COMMA:
@@ -389,7 +389,7 @@ def _behind_record(walk: Any, place: int) -> Any:
 
 @inner
 def _end_records(walk: Any, place: int, around: int) -> Any:
-    """Return the place after the body whose records end at ``place``, and 0."""
+    """Return the position after the body whose records end at ``place``, and 0."""
     data, state = walk.data, walk.state
     place = skip_blank(data, place + 1)
     if around == RECORDS_FIRST:

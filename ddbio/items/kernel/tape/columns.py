@@ -1,6 +1,6 @@
-"""Fill Arrow's buffers from a tape: place the buffers, deal the values to their columns, and fill column by column.
+"""Filling of Arrow buffers from a tape: plan the buffers, distribute the values to columns, and fill each column.
 
-A column has the number of its node. Cost is proportional to the values, and to the bytes of the buffers.
+A column has the number of its node. The cost is proportional to the number of values and the bytes of the buffers.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
@@ -68,7 +68,7 @@ from ddbio.items.kernel.tape.walk import (
 )
 from ddbio.items.kernel.tape.walk import NUMBER_TEXT as IS_CANONICAL
 
-# The columns of a column: those that each value needs first.
+# The fields of a column; those that each value needs are first.
 NEXT, N_ELEMENTS, CHILD, KEY, KIND, N_FILLED, TARGET = range(7)
 LENGTH, NULLS, BITS, BITS_BYTES, FIRST, FIRST_BYTES, SECOND, SECOND_BYTES = range(7, 15)
 PARENT, TAG, PRECISION, SCALE_OF, LEAST, MOST, MOST_DIGITS, IS_SHORT = range(15, 23)
@@ -76,10 +76,10 @@ ATTRIBUTE, IS_DOUBTFUL, MERGED_NULLS = range(23, 26)
 COLUMN_WIDTH: Final = 32
 
 DEALT_WORDS: Final = 128
-"""The most words that are dealt to a column before they are filled in: two for each value."""
+"""The most words that are buffered for a column before they are filled in: two for each value."""
 
 DOUBTFUL: Final = -1
-"""Instead of the bytes of a plan: a value may not fit its column."""
+"""The result of planning instead of a number of bytes: a value may not fit its column."""
 
 FRAME_HOLDER, FRAME_CHILD, FRAME_INDEX = range(3)
 FRAME_WIDTH: Final = 4
@@ -89,12 +89,12 @@ _LOW, _HALF, _TEN = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(10)
 
 
 class Fill(NamedTuple):
-    """Hold what filling reads and writes; ``offsets`` and ``words`` are the same memory as ``output``."""
+    """Input and output arrays of filling; ``offsets`` and ``words`` share the memory of ``output``."""
 
     data: npt.NDArray[np.uint8]
     tape: npt.NDArray[np.int64]
     dealt: npt.NDArray[np.int64]
-    """The values that are not yet filled in, column by column: a word of the tape, and the entry << 8 | form."""
+    """The buffered values of each column: a word of the tape, and the entry << 8 | the encoding of a number."""
     column_of: npt.NDArray[np.int64]
     columns: npt.NDArray[np.int64]
     stack: npt.NDArray[np.int64]
@@ -107,18 +107,18 @@ class Fill(NamedTuple):
 
 @loop(int64[:])
 def clear_counts(nodes: Any) -> None:
-    """Forget the counts of the nodes, and the digits of their numbers."""
+    """Clear the counts of the nodes, and the digits of their numbers."""
     for record in range(0, len(nodes), NODE_WIDTH):
         for place in range(record + COUNTS, record + IS_WIDE + 1):
             nodes[place] = 0
         nodes[record + HAS_OTHERS] = 0
-        # Of numbers that keep their text each is as if it were the longest.
+        # If numbers keep their text, every number is treated as the longest.
         nodes[record + WHOLE] = -nodes[record + KEEPS_TEXT]
 
 
 @loop(int64[:], int64[:], int64, boolean, boolean)
 def plan_columns(columns: Any, nodes: Any, n_rows: int, keep_nulls: bool, may_doubt: bool) -> Any:  # noqa: FBT001
-    """Place the buffers of all columns; return their bytes, or ``DOUBTFUL`` if asked whether all values fit."""
+    """Plan the buffers of all columns; return their bytes, or ``DOUBTFUL`` if ``may_doubt`` and a value may not fit."""
     n_columns = len(columns) // COLUMN_WIDTH
     if may_doubt and _has_doubts(columns, nodes, n_columns, keep_nulls):
         return DOUBTFUL
@@ -171,12 +171,12 @@ def plan_columns(columns: Any, nodes: Any, n_rows: int, keep_nulls: bool, may_do
 
 @inner
 def _has_doubts(columns: Any, nodes: Any, n_columns: int, keep_nulls: bool) -> Any:  # noqa: FBT001
-    """Mark attributes of which a value may not fit its column, by counts and digits; return whether there are any."""
+    """Mark the attributes with values that may not fit, by counts and digits; return whether there are any."""
     has_doubts = peek(nodes, HAS_OTHERS) != 0
     for column in range(n_columns):
         columns[column * COLUMN_WIDTH + IS_DOUBTFUL] = 0
     for column in range(1, n_columns):
-        # A value without a column is counted by none; the struct that it is in has a mark.
+        # A value without a column is not counted, but its struct is marked.
         has_others = columns[column * COLUMN_WIDTH + KIND] == STRUCT and peek(nodes, column * NODE_WIDTH + HAS_OTHERS)
         if has_others or _is_doubtful(columns, nodes, column, keep_nulls):
             columns[columns[column * COLUMN_WIDTH + ATTRIBUTE] + IS_DOUBTFUL] = 1
@@ -280,9 +280,9 @@ def _end_column(f: Any, c: int) -> None:
 
 @inlined
 def _deal(f: Any, n_words: int) -> None:
-    """Put the values of each column side by side."""
+    """Distribute the values to the buffers of their columns."""
     tape, columns = f.tape, f.columns
-    # The holder is the column of the list or map that holds the values, -1 for members of structs.
+    # The holder is the column of the list or map that contains the values, or -1 for members of structs.
     at, index, depth, holder, child = 0, 0, 0, -1, 0
     while at < n_words:
         head, word = peek(tape, at), peek(tape, at + 1)
@@ -319,7 +319,7 @@ def _deal(f: Any, n_words: int) -> None:
             if peek(columns, c + KIND) == STRUCT:
                 holder, index = -1, entry
             else:
-                # A list is the place of its first element.
+                # The word of a list is the index of its first element.
                 word = peek(columns, c + N_ELEMENTS)
                 holder, child = c, peek(columns, c + CHILD)
         _deal_to(f, c, word, entry << _ENTRY_BITS | ((head >> FORM_BITS) & 0xFF))
@@ -337,7 +337,7 @@ def _deal_to(f: Any, c: int, word: int, entry: int) -> None:
 
 @inner
 def _fill_in(f: Any, c: int) -> None:
-    """Fill in the values that were dealt to a column."""
+    """Fill in the buffered values of a column."""
     out_of_line()
     begin, stop = c // COLUMN_WIDTH * DEALT_WORDS, peek(f.columns, c + NEXT)
     poke(f.columns, c + NEXT, begin)
@@ -346,7 +346,7 @@ def _fill_in(f: Any, c: int) -> None:
 
 @inner
 def _fill_column(f: Any, c: int, begin: int, stop: int) -> None:
-    """Fill the next entries of a column from the values that were dealt."""
+    """Fill the next entries of a column from its buffered values."""
     dealt, output, columns = f.dealt, f.output, f.columns
     kind, first = peek(columns, c + KIND), peek(columns, c + FIRST)
     if peek(columns, c + NULLS) > 0:
@@ -371,7 +371,7 @@ def _fill_column(f: Any, c: int, begin: int, stop: int) -> None:
         if kind != STRUCT:
             entry, at = peek(columns, c + N_FILLED), first >> 2
             for place in range(begin, stop, 2):
-                # A missing list ends where the next one begins.
+                # A missing list ends at the beginning of the next one.
                 while entry <= peek(dealt, place + 1) >> _ENTRY_BITS:
                     poke(f.offsets, at + entry, peek(dealt, place))
                     entry += 1
@@ -434,7 +434,7 @@ def _fill_decimals(f: Any, c: int, begin: int, stop: int) -> None:
 
 @inner
 def _fill_rare(f: Any, c: int, begin: int, stop: int) -> None:
-    """Fill binary values, numbers as text, or nothing at all."""
+    """Fill binary values, numbers as text, or columns of NULL."""
     out_of_line()
     data, dealt, output, offsets = f.data, f.dealt, f.output, f.offsets
     kind = peek(f.columns, c + KIND)

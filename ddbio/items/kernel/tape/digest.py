@@ -1,4 +1,4 @@
-"""Hash the items of a tape, whatever their shape."""
+"""Hashes of the items of a tape, for any shape of items."""
 
 # Compiled code has neither exceptions nor tables of functions.
 # ruff: noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
     _Rows: TypeAlias = npt.NDArray[np.int64]
 
 _LANES = 6
-"""What a level of nesting has: its key, the sum of its values' hashes, its type and the number of its elements."""
+"""The words of a nesting level: its key, the sum of its values' hashes, its type and the number of its elements."""
 
 _LEFT_START, _RIGHT_START = (np.uint64(word) for word in START)
 _LEFT_ELEMENT, _RIGHT_ELEMENT = (np.uint64(word) for word in ELEMENT_KEY)
 _ZERO = np.uint64(0)
 _SCRATCH_BYTES = 4096
-# How the key of the next value is known.
+# The source of the key of the next value.
 _BY_NODE, _BY_NAME, _BY_KEY = range(3)
 
 
 class Hasher:
-    """Hash the items on the tape of a walker; hold the arrays for that."""
+    """Hasher of the items on the tape of a walker, with reused arrays."""
 
     def __init__(self) -> None:
-        # At the deepest level may be a set, or a list or map that is empty: the walk takes no level for these.
+        # The deepest level may contain a set, or an empty list or map, for which the walk needs no level.
         self._lanes = memory.allocate_words(_LANES * (MAX_SKIPPED_DEPTH + 2)).view(np.uint64)
         self._scratch = memory.allocate(_SCRATCH_BYTES)
 
@@ -65,8 +65,8 @@ class Hasher:
         rows
             The row of each item.
         keys
-            Two words for each row, or two for all: the key of the first attribute, in the place of its name's. Without
-            any, each attribute has its name's.
+            Two words for each row, or two for all: the key of the first attribute, instead of that of its name. If
+            empty, each attribute has the key of its name.
         """
         place, item, n_bytes = 0, 0, 1
         while n_bytes:
@@ -80,27 +80,27 @@ class Hasher:
 
 @loop(Walk, int64, uint64[:], uint8[:])
 def hash_items(walk: Any, n_words: int, lanes: Any, scratch: Any) -> Any:
-    """Return the two words, high first, of the sum of the items' hashes, and the bytes that ``scratch`` lacks."""
+    """Return the two words, high first, of the sum of the items' hashes, and the size that ``scratch`` needs, or 0."""
     _, _, n_bytes, high, low = _hash_items(pointers(walk), (0, n_words, 0), None, None, None, lanes, scratch)
     return high, low, n_bytes
 
 
 class Rows(NamedTuple):
-    """The rows of items, and what belongs to them."""
+    """Rows of items, with their keys and sums."""
 
     rows: npt.NDArray[np.int64]
     """The row of each item."""
     keys: npt.NDArray[np.uint64]
-    """Two words for each row, two for all, or none: the key of the first attribute, in the place of its name's."""
+    """Two words for each row, two for all, or none: the key of the first attribute, instead of that of its name."""
     sums: npt.NDArray[np.uint64]
     """Two words for each row."""
 
 
 @loop(Walk, int64, int64, int64, Rows, uint64[:], uint8[:])
 def hash_rows(walk: Any, begin: int, end: int, item: int, rows: Any, lanes: Any, scratch: Any) -> Any:
-    """Add the sums of the items between two words of the tape; ``item`` is the number of the first.
+    """Add the sums of the items between two words of the tape; ``item`` is the number of the first one.
 
-    If ``scratch`` is too small, return the word and the item at which the next call continues, and the bytes needed.
+    If ``scratch`` is too small, return the word and the item at which the next call continues, and the size needed.
     """
     span = begin, end, item
     place, item, n_bytes, _, _ = _hash_items(pointers(walk), span, rows.rows, rows.keys, rows.sums, lanes, scratch)
@@ -109,7 +109,7 @@ def hash_rows(walk: Any, begin: int, end: int, item: int, rows: Any, lanes: Any,
 
 @inner
 def _hash_items(walk: Any, span: Any, rows: Any, keys: Any, sums: Any, lanes: Any, scratch: Any) -> Any:
-    """Hash by pointers; what is for rows is compiled only if they are not None."""
+    """Hash the items by pointers; the branches for rows are compiled only if they are not None."""
     data, tape, nodes = walk.data, walk.tape, walk.nodes
     begin, stop, item = span
     high, low = _ZERO, _ZERO
@@ -146,7 +146,7 @@ def _hash_items(walk: Any, span: Any, rows: Any, keys: Any, sums: Any, lanes: An
         elif tag > ITEM:
             continue
         else:
-            # The key of the value: its name, its place in a list, or that of all elements of a set.
+            # The key of the value is its name, its index in a list, or the common key of all elements of sets.
             base = _LANES * depth
             if tag >= IN_SET:
                 tag -= IN_SET
@@ -176,7 +176,7 @@ def _hash_items(walk: Any, span: Any, rows: Any, keys: Any, sums: Any, lanes: An
                 base += _LANES
                 lanes[base], lanes[base + 1], lanes[base + 2], lanes[base + 3] = left, right, _ZERO, _ZERO
                 lanes[base + 4] = np.uint64(tag)
-                # Elements of a list count from one.
+                # The index of an element in a list, plus one.
                 lanes[base + 5] = np.uint64(tag == L)
                 continue
             if tag == S:
@@ -210,14 +210,14 @@ def _hash_items(walk: Any, span: Any, rows: Any, keys: Any, sums: Any, lanes: An
 
 @loop(Walk, int64, int64[:], int64[:], boolean[:], int64[:])
 def find_rows(walk: Any, n_words: int, rows: Any, places: Any, present: Any, doubled: Any) -> Any:
-    """Put the rows into ``doubled`` whose item has an attribute with a value in its own column too; return how many.
+    """Put rows whose item has an attribute that also has a value in its column into ``doubled``; return their number.
 
     Parameters
     ----------
     places
-        For each node where its column begins in ``present``, or -1.
+        The position in ``present`` of the column of each node, or -1.
     present
-        Whether the first column has a value in each row, then the next column.
+        Whether each row of the first column has a value, then of the next column, and so on.
     """
     return _find_rows(pointers(walk).tape, n_words, rows, places, present, doubled)
 

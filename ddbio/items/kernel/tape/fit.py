@@ -1,6 +1,6 @@
-"""Find the values of a tape that fit no column, and make the texts of columns of JSON.
+"""Search of the values of a tape that do not fit their columns, and texts for columns of JSON.
 
-An attribute in which anything does not fit is a misfit as a whole: its entries are skipped, and its text is listed.
+An attribute with any value that does not fit is a misfit as a whole: its entries are skipped, and its text is listed.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
@@ -79,7 +79,7 @@ from ddbio.items.kernel.text import QUOTE, canonical_json, skip_blank
 from ddbio.items.schema.arrow import MAX_FLOAT32
 
 _MAX_FORM = 19
-# The largest number that is read as the largest float32: half a step of a double above it.
+# The largest number that rounds to the largest float32: half a step of a double above it.
 _FLOAT32_LIMIT = np.frombuffer(str(int(MAX_FLOAT32) + (1 << 74)).encode(), dtype=np.uint8).copy()
 _TEN = np.uint64(10)
 
@@ -95,7 +95,7 @@ _NUMBER_OPENING = np.frombuffer(bytearray(b'{"N":"'), np.uint8)
 
 
 class Fit(NamedTuple):
-    """Hold what is compared, and the list of misfits."""
+    """Tape and columns that are compared, and the list of misfits."""
 
     data: npt.NDArray[np.uint8]
     tape: npt.NDArray[np.int64]
@@ -111,11 +111,11 @@ class Fit(NamedTuple):
 
 @loop(Fit, int64, boolean, boolean)
 def find_misfits(fit: Any, n_words: int, keep_nulls: bool, has_images: bool) -> Any:  # noqa: FBT001 - compiled code
-    """List the misfits; return how it ended: called again, it needs the tape as it was before.
+    """List the misfits; return the status. Another call needs the tape as it was before this one.
 
     Parameters
     ----------
-    has_images
+    Whether the structs of the root are images of changes, whose members are attributes.
         Whether the structs of the root are images of changes, whose members are attributes.
     """
     return _find_misfits(pointers(fit), n_words, keep_nulls, has_images)
@@ -126,7 +126,8 @@ def _find_misfits(f: Any, n_words: int, keep_nulls: bool, has_images: bool) -> A
     tape, columns, stack, state = f.tape, f.columns, f.stack, f.state
     state[MISFITS] = 0
     at, row, depth, base, name, odd = 0, 0, 0, 0, 0, -1
-    # The context is the column of a struct, and ``child`` -1, or one of a list or map with the column of its values.
+    # The context is the column of a struct, with ``child`` -1, or of a list or map, with ``child`` the column of its
+    # values.
     context, child = 0, -1
     top, top_name, top_odd = 0, 0, -1
     while at < n_words:
@@ -193,7 +194,7 @@ def _find_misfits(f: Any, n_words: int, keep_nulls: bool, has_images: bool) -> A
                 depth += 1
                 context, child = c, (-1 if kind == STRUCT else peek(columns, c + CHILD))
             continue
-        # The whole attribute is skipped.
+        # Skip the whole attribute.
         bad_node = context // COLUMN_WIDTH if bad == IS_UNKNOWN else c // COLUMN_WIDTH
         node = peek(f.column_of, peek(tape, top) >> NODE_BITS) // COLUMN_WIDTH
         if depth > base:
@@ -223,7 +224,7 @@ def _find_misfits(f: Any, n_words: int, keep_nulls: bool, has_images: bool) -> A
 
 @inner
 def _skip_sure(tape: Any, column_of: Any, columns: Any, at: int, n_words: int, row: int) -> Any:
-    """Return the place of the next attribute that may not fit its column, or of an entry about it, and its row."""
+    """Return the position of the next attribute that may not fit, or of an entry that belongs to it, and its row."""
     out_of_line()
     while at < n_words:
         head = peek(tape, at)
@@ -245,7 +246,7 @@ def _skip_sure(tape: Any, column_of: Any, columns: Any, at: int, n_words: int, r
 
 @inner
 def _after(tape: Any, entry: int) -> Any:
-    """Return the place of the entry after a value and all that it holds."""
+    """Return the position of the entry after a value and its content."""
     tag = peek(tape, entry) & TAG_BITS
     at, depth = entry + 2, 1 if SS <= tag < IN_SET else 0
     while depth > 0:
@@ -260,7 +261,7 @@ def _after(tape: Any, entry: int) -> Any:
 
 @inner
 def _misfit(f: Any, c: int, tag: int, head: int, word: int, keeps_null: bool) -> Any:  # noqa: FBT001
-    """Return why a value does not fit its column, or ``FITS``."""
+    """Return the reason why a value does not fit its column, or ``FITS``."""
     kind = peek(f.columns, c + KIND)
     if tag == NULL and kind != JSON:
         return IS_NULL if keeps_null else FITS
@@ -291,7 +292,7 @@ def _fits(f: Any, c: int, kind: int, form: int, word: int) -> Any:
             rest //= _TEN
             whole += 1
         return max(whole, 0) <= precision - scale and form - 1 <= scale
-    # A column of text keeps the text of its numbers.
+    # The paths of columns of text keep the text of numbers.
     start, length = word >> 32, word & LENGTH_MASK
     _, negative, count, point = parse_number(f.data, start, start + length, f.digits)
     if kind == INTEGER:
@@ -307,7 +308,7 @@ def _fits(f: Any, c: int, kind: int, form: int, word: int) -> Any:
 
 @inner
 def _fits_decimal(count: int, point: int, precision: int, scale: int) -> Any:
-    """Return whether a parsed number fits a decimal: zero has neither whole nor fractional digits."""
+    """Return whether a parsed number fits a decimal; zero has neither integer nor fractional digits."""
     whole = max(point, 0) if count > 0 else 0
     fraction = max(count - point, 0) if count > 0 else 0
     return whole <= precision - scale and fraction <= scale
@@ -326,7 +327,7 @@ def _is_beyond_float32(digits: Any, count: int, point: int) -> Any:
 
 @inner
 def _value_text(f: Any, entry: int, odd: int, after: int) -> Any:
-    """Return where the canonical JSON of a value begins and stops; without space for it the stop is a status."""
+    """Return the begin and end of the canonical JSON of a value; the end is a status if the space is too small."""
     out_of_line()
     data, state = f.data, f.state
     head, word = peek(f.tape, entry), peek(f.tape, entry + 1)

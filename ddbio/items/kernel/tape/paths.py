@@ -1,4 +1,4 @@
-"""Hold the paths of attributes: a node for each, with its name, its usual type and what was seen of its values.
+"""Paths of attributes: a node for each, with its name, its usual type and statistics of its values.
 
 Python enlarges the arrays of nodes and names when they are full. A map has nodes for its first ``MAX_STRUCT_FIELDS``
 names; the values of its other names share one node.
@@ -38,25 +38,25 @@ from ddbio.items.kernel.text import BACKSLASH, HASH_HIGH_BITS, QUOTE, hash_text,
 from ddbio.items.schema.shape import MAX_STRUCT_FIELDS
 
 ELEMENTS, OTHERS = -1, -2
-"""In place of the length of a name: the elements of a list, and the values of a map's names without a node."""
+"""Values instead of a name's length: the elements of a list, and the values of a map's names without a node."""
 
 PREFIX_BYTES: Final = 32
-"""A name is predicted if it, and the JSON around it, are no longer."""
+"""A name is predicted if it fits this size together with the JSON around it."""
 
-# The columns of a node, after the predicted text: those that each value needs first.
+# The fields of a node, after the predicted text; those that each value needs are first.
 WHOLE_MASK, WHOLE_LENGTH, HEAD, FOLLOWER, LAST_SEEN, PREFIX_MASK, PREFIX_LENGTH, KEEPS_TEXT = range(4, 12)
 COUNTS = 12
-"""The values of each type, then the elements of sets of each type."""
+"""The number of values of each type, then the number of elements of sets of each type."""
 BYTES, KEY_BYTES, WHOLE, SCALE, IS_WIDE = range(25, 30)
 TAG_WORD, TAG_MASK, TAG_LENGTH = range(30, 33)
 FIRST, ELEMENT, REST, PARENT, MEMBERS, PLACE_AMONG, NAME, NAME_BYTES, NAME_HASH = range(33, 42)
 KEY_LEFT, KEY_RIGHT, HAS_OTHERS, KEEPS_PLACE = range(42, 46)
 NODE_WIDTH: Final = 48
 NODE_BITS: Final = 16
-"""``HEAD`` is the number of the node, shifted by so many bits, and the type that is expected.
+"""``HEAD`` is the number of the node, shifted by this many bits, and the expected type.
 
-``FOLLOWER`` and ``FIRST`` are places of nodes in their array. That of elements follows itself. Of a node with
-``KEEPS_PLACE`` each value has an entry ``ODD``, so that its place is known.
+``FOLLOWER`` and ``FIRST`` are positions of nodes in their array. The node of the elements of a list is its own
+follower. Each value of a node with ``KEEPS_PLACE`` has an entry ``ODD``, which has the position of the value.
 """
 
 _AROUND_NAME = len('"":{"')
@@ -67,7 +67,7 @@ _CLOSE_OF_NAME = int.from_bytes(b'":{"', "little")
 
 
 def openings() -> list[bytes]:
-    """Return the bytes between the quote before a type and its content, for each type."""
+    """Return for each type the bytes between the quote before the type and the content."""
     after = {"BOOL": "", "NULL": "", "SS": "[", "NS": "[", "BS": "[", "L": "[", "M": "{"}
     return [f'{tag}":{after.get(tag, chr(QUOTE))}'.encode() for tag in TAGS]
 
@@ -78,7 +78,7 @@ OPENING_LENGTHS = np.array([len(text) for text in openings()], np.int64)
 
 
 class Walk(NamedTuple):
-    """Hold what a walk reads and writes: the data, the nodes with their names, the tape, and its state."""
+    """Arrays of a walk: the data, the nodes with their names, the tape, and the state."""
 
     data: npt.NDArray[np.uint8]
     marks: npt.NDArray[np.uint8]
@@ -95,9 +95,9 @@ class Walk(NamedTuple):
 
 @inner
 def find_path(walk: Any, place: int, context: int, instance: int, sizes: Any) -> Any:
-    """Return the place of the node of the name at ``place``, a new one if need be, and that of its type's text.
+    """Return the position of the node for the name at ``place``, which is added if it is new, and that of the type.
 
-    The second is a negative status if there is no such value, or if an array is full.
+    The second position is a negative status if the JSON is refused or an array is full.
     """
     out_of_line()
     data, nodes, state = walk.data, walk.nodes, walk.state
@@ -125,11 +125,11 @@ def find_path(walk: Any, place: int, context: int, instance: int, sizes: Any) ->
         slot = (slot + 1) & sizes[2]
         node = peek(walk.lookup, slot)
     if node <= 0:
-        # The elements of a list may need a second node: no name is recorded twice.
+        # A list may need a second node for its elements: each name is added only once.
         if state[N_PATHS] + 2 > sizes[0]:
             return 0, -GROW_NODES
         above = context * NODE_WIDTH
-        # An item has as many names as it likes, unless the paths are those of a schema.
+        # The root may have any number of names, unless the paths are those of a schema.
         is_full = context > 0 or peek(nodes, above + REST) > 0
         if is_full and peek(nodes, above + MEMBERS) >= MAX_STRUCT_FIELDS:
             status = remember_name(walk.names, value, instance, state)
@@ -161,7 +161,7 @@ def _same_name(data: Any, start: int, texts: Any, name: int, length: int) -> Any
 
 @inner
 def inside_value(data: Any, place: int) -> Any:
-    """Return the place of the type's text in the attribute value at ``place``, or a negative status."""
+    """Return the position of the type in the attribute value at ``place``, or a negative status."""
     if peek(data, place) != OPEN_OBJECT:
         return -ERROR
     place = skip_blank(data, place + 1)
@@ -170,7 +170,7 @@ def inside_value(data: Any, place: int) -> Any:
 
 @inner
 def insert_path(walk: Any, node: int, mask: int) -> None:
-    """Let the name of a node be found in a lookup that has grown."""
+    """Insert the name of a node into a lookup that has grown."""
     record = node * NODE_WIDTH
     if peek(walk.nodes, record + NAME_BYTES) >= 0:
         value = np.uint64(peek(walk.nodes, record + NAME_HASH))
@@ -182,12 +182,12 @@ def insert_path(walk: Any, node: int, mask: int) -> None:
 
 @inner
 def _rest_of(walk: Any, context: int) -> Any:
-    """Return the node that all values of a map share whose names have no node."""
+    """Return the node that is shared by the values of a map whose names have no node."""
     record = context * NODE_WIDTH
     if peek(walk.nodes, record + REST) == 0:
         poke(walk.nodes, record + REST, add_node(walk, context, OTHERS))
     node = peek(walk.nodes, record + REST)
-    # Names that differ share it.
+    # Different names share the node.
     poke(walk.nodes, node * NODE_WIDTH + LAST_SEEN, 0)
     poke(walk.nodes, record + HAS_OTHERS, 1)
     return node
@@ -195,7 +195,7 @@ def _rest_of(walk: Any, context: int) -> Any:
 
 @inner
 def add_node(walk: Any, parent: int, name_length: int) -> Any:
-    """Return a new node."""
+    """Add a node and return its number."""
     nodes, state = walk.nodes, walk.state
     node = state[N_PATHS]
     state[N_PATHS] = node + 1
@@ -212,7 +212,7 @@ def add_node(walk: Any, parent: int, name_length: int) -> Any:
 
 @inner
 def _add_element(walk: Any, parent: int) -> Any:
-    """Return a node for the elements of a list: what opens their values is predicted as names are."""
+    """Add a node for the elements of a list. The opening of their values is predicted like a name."""
     node = add_node(walk, parent, ELEMENTS)
     record = node * NODE_WIDTH
     _set_byte(walk.nodes, record, 0, OPEN_OBJECT)
@@ -225,7 +225,7 @@ def _add_element(walk: Any, parent: int) -> Any:
 
 @inner
 def _add_member(walk: Any, context: int, start: int, length: int, value: int) -> Any:
-    """Return a node for the name at ``start``: the next of its context's."""
+    """Add a node for the name at ``start`` as the last member of its context."""
     data, nodes, state = walk.data, walk.nodes, walk.state
     node = add_node(walk, context, length)
     record, above = node * NODE_WIDTH, context * NODE_WIDTH
@@ -244,7 +244,7 @@ def _add_member(walk: Any, context: int, start: int, length: int, value: int) ->
     for index in range(length):
         byte = peek(data, start + index)
         if byte < _FIRST_PRINTED or byte in (QUOTE, BACKSLASH):
-            # JSON spells it otherwise.
+            # JSON has another spelling of this character.
             return node
         _set_byte(nodes, record, 1 + index, byte)
     for index in range(4):
@@ -256,14 +256,14 @@ def _add_member(walk: Any, context: int, start: int, length: int, value: int) ->
 
 @inner
 def _set_byte(nodes: Any, record: int, index: int, byte: int) -> None:
-    """Set a byte of the text that is predicted."""
+    """Set a byte of the predicted text."""
     place, shift = record + (index >> 3), (index & 7) << 3
     poke(nodes, place, (peek(nodes, place) & ~(0xFF << shift)) | byte << shift)
 
 
 @inner
 def other_type(walk: Any, place: int, record: int, sizes: Any) -> Any:
-    """Return the type that begins at ``place``, and where its content does; it is expected the next time."""
+    """Return the type at ``place`` and the position of its content, and expect the type for the next value."""
     rare()
     data, nodes, state = walk.data, walk.nodes, walk.state
     side = state[UNESCAPED]
@@ -291,7 +291,7 @@ def other_type(walk: Any, place: int, record: int, sizes: Any) -> Any:
 
 @inner
 def expect_type(nodes: Any, record: int, tag: int) -> None:
-    """Put the opening of a type after the name that is predicted, if both fit."""
+    """Append the opening of a type to the predicted name, if both fit."""
     length, opening = peek(nodes, record + PREFIX_LENGTH), OPENING_LENGTHS[tag]
     if length == 0 or length + opening > PREFIX_BYTES or peek(nodes, record + KEEPS_PLACE):
         poke(nodes, record + WHOLE_MASK, -1)

@@ -1,4 +1,4 @@
-"""Print the images of changes from a tape as members of plain JSON: those of the key, then others of the new image."""
+"""Printing of images of changes as members of plain JSON: the key's members, then others of the new image."""
 
 # Compiled code has neither exceptions nor tables of functions.
 # ruff: noqa: C901, PLR0912
@@ -33,13 +33,13 @@ from ddbio.items.kernel.text import QUOTE, same_text
 
 REFUSED: Final = -1
 LONGER_BYTES: Final = LONGEST_NUMBER
-"""The most bytes by which an entry of the tape is printed longer than its JSON: those of a number with an exponent."""
+"""The most bytes that the print of an entry exceeds its JSON by: a number may have an exponent."""
 
 _WORDS = np.frombuffer(bytearray(b"true".ljust(8) + b"false".ljust(8) + b"null".ljust(PAD)), np.uint8)
 
 
 class Plain(NamedTuple):
-    """Hold the tape of changes, and what is printed of them."""
+    """Tape of changes, and the output arrays."""
 
     data: npt.NDArray[np.uint8]
     tape: npt.NDArray[np.int64]
@@ -47,21 +47,21 @@ class Plain(NamedTuple):
     texts: npt.NDArray[np.uint8]
     digits: npt.NDArray[np.uint8]
     members: npt.NDArray[np.int64]
-    """Room for the places of a change's members on the tape: as many as there are names of keys and new images."""
+    """Space for the positions on the tape of a change's members: as many as keys and new images have names."""
     levels: npt.NDArray[np.int64]
-    """Room for the brackets that close what a value is in."""
+    """Space for the closing brackets of the open containers."""
     out: npt.NDArray[np.uint8]
-    """As long as the data, ``LONGER_BYTES`` more for each entry, and ``PAD``."""
+    """As long as the data, with ``LONGER_BYTES`` more for each entry, and ``PAD``."""
     ends: npt.NDArray[np.int64]
-    """Where the members of each change end."""
+    """The end of the members of each change."""
     times: npt.NDArray[np.int64]
 
 
 @loop(Plain, int64)
 def print_changes(plain: Any, n_words: int) -> Any:
-    """Print the members of every change, without braces; return how many bytes they take.
+    """Print the members of every change, without braces; return the number of bytes.
 
-    ``REFUSED`` if an image has no attributes, or a number is none.
+    Return ``REFUSED`` if an image has no attributes, or a number is not valid.
     """
     return _print_changes(pointers(plain), n_words)
 
@@ -70,7 +70,7 @@ def print_changes(plain: Any, n_words: int) -> Any:
 def _print_changes(c: Any, n_words: int) -> Any:
     at, row, place = 0, 0, 0
     while place < n_words:
-        # A change: its images in any order, its time, and whether the item is deleted.
+        # A change has images in any order, a time, and whether the item is deleted.
         begin, keys, new = at, 0, 0
         place += ENTRY_WORDS
         tag = 0
@@ -99,7 +99,7 @@ def _print_changes(c: Any, n_words: int) -> Any:
             index = 0
             while index < n_keys and not _has_same_name(c, peek(c.members, index), new):
                 index += 1
-            # A value of the key is the new image's.
+            # The value of the new image replaces that of the key.
             poke(c.members, index if index < n_keys else count, new)
             count += index == n_keys
             new = _after_value(c.tape, new)
@@ -107,7 +107,7 @@ def _print_changes(c: Any, n_words: int) -> Any:
             at = _print_member(c, at, peek(c.members, index))
             if at < 0:
                 return REFUSED
-        # No comma follows the last.
+        # The last member has no comma.
         at -= at > begin
         poke(c.ends, row, at)
         row += 1
@@ -116,7 +116,7 @@ def _print_changes(c: Any, n_words: int) -> Any:
 
 @inner
 def _after_value(tape: Any, place: int) -> Any:
-    """Return the place of the entry after a value, which may begin with its name."""
+    """Return the position of the entry after a value, which may begin with its name."""
     depth = 0
     while True:
         tag = peek(tape, place) & TAG_BITS
@@ -131,7 +131,7 @@ def _after_value(tape: Any, place: int) -> Any:
 
 @inner
 def _has_same_name(c: Any, place: int, other: int) -> Any:
-    """Return whether two attributes of images have the same name; each name of an image has a node."""
+    """Return whether two attributes of images have the same name; every name of an image has a node."""
     one, two = _record_of(c.tape, place), _record_of(c.tape, other)
     length = peek(c.nodes, one + NAME_BYTES)
     if peek(c.nodes, one + NAME_HASH) != peek(c.nodes, two + NAME_HASH) or peek(c.nodes, two + NAME_BYTES) != length:
@@ -156,7 +156,7 @@ def _print_text(c: Any, at: int, source: Any, span: int) -> Any:
 
 @inner
 def _print_number(c: Any, at: int, form: int, word: int) -> Any:
-    """Print a number; return the place after it, or a negative one if DynamoDB has no such number."""
+    """Print a number; return the position after it, or a negative one if DynamoDB has no such number."""
     start, length = word >> 32, word & LENGTH_MASK
     if form == NUMBER_TEXT:
         return copy_bytes(c.out, at, c.data, start, length)
@@ -169,9 +169,9 @@ def _print_number(c: Any, at: int, form: int, word: int) -> Any:
 
 @inner
 def _print_member(c: Any, at: int, place: int) -> Any:
-    """Print the name of the member at ``place``, its value and a comma; return the place after them in the output.
+    """Print the member at ``place``: its name, value and a comma; return the position after them in the output.
 
-    It is negative if DynamoDB has no such number.
+    The position is negative if DynamoDB has no such number.
     """
     out_of_line()
     depth, name = 0, 0
@@ -184,7 +184,7 @@ def _print_member(c: Any, at: int, place: int) -> Any:
         if tag in (NAME, ODD):
             continue
         if tag == CLOSE:
-            # No comma follows the last.
+            # The last member has no comma.
             at -= peek(c.out, at - 1) == COMMA
             depth -= 1
             poke(c.out, at, peek(c.levels, depth))

@@ -1,6 +1,6 @@
-"""Check the items of a tape as the service would, count their sizes, and hash their keys; their text stays as it is.
+"""Validation of the items of a tape by the rules of the service, with their sizes and hashes of their keys.
 
-An item that is not clearly legal is marked for the plain reference.
+The text of the items is not changed. An item that is not legal for certain is marked for the plain reference.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
@@ -38,23 +38,23 @@ from ddbio.items.kernel.tape.walk import (
 from ddbio.items.kernel.text import hash_text, skip_blank
 
 MAX_ELEMENTS: Final = 1 << 13
-"""The most elements of a set; one with more is left to the plain reference."""
+"""The most elements of a set; a set with more is left to the plain reference."""
 KEY_ROOM: Final = 4096
-"""The most bytes of a key's content, with room for the padding."""
+"""The most bytes of a key's content, including padding."""
 RULE_KEY, RULE_TAG, RULE_LONGEST, RULE_MARK, RULE_WIDTH = range(5)
-"""What is known of an attribute of interest: which key it is, or -1; its type, or -1; the most bytes that it may have;
-and which of the noted values it is, or -1."""
+"""The rule of an attribute: the index of its key or -1, its type or -1, the most bytes of its value, and the index of
+its recorded value or -1."""
 N_RULES, N_KEYS, N_MARKS, LETTERS, NEEDED = range(5)
-"""What is asked for: how many attributes are of interest, how many of them are keys, how many values are noted, the
-letters of the keys' types, and a bit for each value that every item needs."""
+"""The request of a check: the number of attributes with rules, of keys among them and of recorded values, the letters
+of the keys' types, and a bit for each recorded value that every item needs."""
 
 _SLOT_SHIFT = 40
 
 
 class Check(NamedTuple):
-    """Hold the tape, what is asked for, and what is found.
+    """Tape, request and results of a check.
 
-    The attributes of interest have the first nodes, which keep the places of values and the texts of numbers.
+    The attributes with rules have the first nodes, which keep the positions of values and the texts of numbers.
     """
 
     data: npt.NDArray[np.uint8]
@@ -62,7 +62,7 @@ class Check(NamedTuple):
     nodes: npt.NDArray[np.int64]
     digits: npt.NDArray[np.uint8]
     scratch: npt.NDArray[np.uint8]
-    """The contents of keys, ``KEY_ROOM`` bytes each, and then the text that is hashed."""
+    """The contents of keys, ``KEY_ROOM`` bytes each, followed by the text that is hashed."""
     lengths: npt.NDArray[np.int64]
     elements: npt.NDArray[np.int64]
     slots: npt.NDArray[np.int64]
@@ -74,12 +74,12 @@ class Check(NamedTuple):
     sizes: npt.NDArray[np.int64]
     hashes: npt.NDArray[np.uint64]
     doubts: npt.NDArray[np.uint8]
-    """Whether an item was not walked, at first; afterwards whether it is not clearly legal."""
+    """Input: whether an item was not walked. Output: whether it is not legal for certain."""
 
 
 @loop(Check, int64)
 def check_items(check: Any, n_words: int) -> None:
-    """Note each item's span, size, hash of its key and values asked for, and whether it is doubtful."""
+    """Record each item's span, size, key hash and requested values, and whether it is doubtful."""
     _check_items(pointers(check), n_words)
 
 
@@ -158,7 +158,7 @@ def _check_items(c: Any, n_words: int) -> None:
 
 @inner
 def _content_bytes(data: Any, tag: int, head: int, word: int) -> Any:
-    """Return the bytes of a scalar, -1 if only the reference can say whether it is legal."""
+    """Return the bytes of a scalar, or -1 if only the reference can decide whether it is legal."""
     if tag == N:
         form = (head >> FORM_BITS) & 0xFF
         if form not in (0, NUMBER_TEXT):
@@ -177,7 +177,7 @@ def _content_bytes(data: Any, tag: int, head: int, word: int) -> Any:
 
 @inner
 def _is_plain_zero(data: Any, start: int, stop: int) -> Any:
-    """Return whether a zero has neither a plus nor an exponent: the service refuses some other forms."""
+    """Return whether a zero has neither a plus nor an exponent: the service refuses some of those spellings."""
     out_of_line()
     start += peek(data, start) == MINUS
     if peek(data, start) != ZERO:
@@ -189,11 +189,11 @@ def _is_plain_zero(data: Any, start: int, stop: int) -> Any:
 
 @inner
 def _note_value(c: Any, rule: int, stop: int) -> Any:
-    """Note the span of an attribute's value if that is asked for; return its bit."""
+    """Record the span of an attribute's value if it is requested; return its bit."""
     mark = peek(c.rules, rule * RULE_WIDTH + RULE_MARK)
     if mark < 0:
         return 0
-    # What was found last is where it begins.
+    # The last element of ``found`` is the start of the value.
     poke(c.found, 2 * mark, peek(c.found, 2 * peek(c.asked, N_MARKS)))
     poke(c.found, 2 * mark + 1, skip_blank(c.data, stop) + 1)
     return 1 << mark
@@ -201,7 +201,7 @@ def _note_value(c: Any, rule: int, stop: int) -> Any:
 
 @inner
 def _fits_rule(c: Any, rule: int, tag: int, own_size: int) -> Any:
-    """Return whether a scalar may be the attribute that is a key."""
+    """Return whether a scalar may be the value of a key attribute."""
     wanted = peek(c.rules, rule * RULE_WIDTH + RULE_TAG)
     if wanted < 0:
         return True
@@ -210,7 +210,7 @@ def _fits_rule(c: Any, rule: int, tag: int, own_size: int) -> Any:
 
 @inner
 def _keep_content(c: Any, rule: int, head: int, word: int) -> Any:
-    """Write the content of a key as it is hashed; return whether there is room for it."""
+    """Write the content of a key for the hash; return whether it fits the buffer."""
     key = peek(c.rules, rule * RULE_WIDTH + RULE_KEY)
     if key < 0:
         return True
@@ -232,7 +232,7 @@ def _keep_content(c: Any, rule: int, head: int, word: int) -> Any:
 
 @inner
 def _hash_of_key(c: Any) -> Any:
-    """Return the hash of the identity that the key attributes make; see ``ddbio.items.item_key``."""
+    """Return the hash of the identity of the key attributes; see ``ddbio.items.item_key``."""
     n_keys, letters = peek(c.asked, N_KEYS), peek(c.asked, LETTERS)
     begin = at = n_keys * KEY_ROOM
     for key in range(n_keys):
@@ -246,7 +246,7 @@ def _hash_of_key(c: Any) -> Any:
 
 @inner
 def _hash_of_number(c: Any, head: int, word: int) -> Any:
-    """Return a hash of the canonical form of a number."""
+    """Return a hash of the canonical text of a number."""
     out_of_line()
     form, at = (head >> FORM_BITS) & 0xFF, peek(c.asked, N_KEYS) * KEY_ROOM
     start, length = word >> 32, word & LENGTH_MASK
@@ -265,7 +265,7 @@ def _has_equals(c: Any, tag: int, count: int) -> Any:
     out_of_line()
     if tag != N:
         return has_duplicates(c.data, 0, c.elements, 0, count, c.slots)
-    # Of numbers there are hashes.
+    # For numbers, the elements are hashes.
     size = 2
     while size < 2 * count:
         size *= 2

@@ -1,4 +1,4 @@
-"""Compute the size of items from a tape, by DynamoDB's rule as ``ddbio/items/capacity.py`` has it."""
+"""Sizes of the items on a tape, by DynamoDB's rule as in ``ddbio/items/capacity.py``."""
 
 # Compiled code has neither exceptions nor tables of functions.
 # ruff: noqa: C901, PLR0912
@@ -27,7 +27,7 @@ _EXPONENTS = (ord("e"), ord("E"))
 
 @loop(Walk, int64, int64[:])
 def measure_items(walk: Any, n_words: int, sizes: Any) -> None:
-    """Put the bytes of each item into ``sizes``."""
+    """Write the bytes of each item to ``sizes``."""
     _measure_items(pointers(walk), n_words, sizes)
 
 
@@ -76,9 +76,9 @@ def _measure_items(walk: Any, n_words: int, sizes: Any) -> None:
 
 @inner
 def integer_bytes(value: int) -> Any:
-    """Return the bytes of a number given as an integer, times any power of ten.
+    """Return the bytes of a number, given as an integer that may be multiplied by any power of ten.
 
-    Two digits take one byte, zeros at the ends none.
+    Two digits take one byte; leading and trailing zeros take none.
     """
     if value == 0:
         return 1
@@ -93,7 +93,7 @@ def integer_bytes(value: int) -> Any:
 
 @inner
 def number_bytes(data: Any, place: int, stop: int) -> Any:
-    """Return the bytes of a number given as text."""
+    """Return the bytes of a number, given as text."""
     negative = peek(data, place) == MINUS
     n_digits, significant = 0, 0
     for index in range(place, stop):

@@ -1,6 +1,6 @@
-"""Hash the items or the attribute values in a column of texts: one walk reads some megabytes of texts.
+"""Hashes of the items or the attribute values in a column of texts: one walk reads some megabytes of texts.
 
-The texts are joined, with a byte of zero after each. If the walk refuses a piece, each half of the piece is walked. The
+The texts are joined, with a zero byte after each. If the walk refuses a piece, each half of the piece is walked. The
 plain reference decides single texts that the walk refuses. A value is walked as the only attribute of an item.
 """
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     _Rows: TypeAlias = npt.NDArray[np.int64]
 
 _PIECE_BYTES = 2 << 20
-"""So much text, with its tape, stays in the processor's caches."""
+"""The size of a piece, so that it stays in the processor's caches with its tape."""
 
 _MOST_TEXT_BYTES = 1 << 29
-"""A longer text is left to the reference: places have 31 bits."""
+"""A longer text is left to the reference: positions have 31 bits."""
 
 _MAX_POOLED, _MAX_POOLED_BYTES = 4, 64 << 20
 
 
 class _Ends(NamedTuple):
-    """Hold what is before the first text, and what is after each: its end, and what is before the next."""
+    """Text before the first value, and text after each: its end, and the start of the next."""
 
     before: npt.NDArray[np.uint8]
     after: npt.NDArray[np.uint8]
@@ -56,7 +56,8 @@ _NO_KEYS = np.zeros(0, np.uint64)
 def add_items(texts: Any, columns: Mapping[str, Any], sums: _Words) -> list[int]:
     """Add the hashes of the attributes of the item in each text to the two words of its row.
 
-    Return the rows that are left to the reference: also those with an attribute that has a value in its column.
+    Return the rows that are left to the reference, including those with an attribute that also has a value in its
+    column.
     """
     hasher, left = _taken(), list[int]()
     for rows in hasher.walked_rows(texts, _OF_ITEMS, left):
@@ -67,7 +68,7 @@ def add_items(texts: Any, columns: Mapping[str, Any], sums: _Words) -> list[int]
 
 
 def add_values(texts: Any, keys: _Words, sums: _Words) -> list[int]:
-    """Add the hash of the attribute value in each text, under its key or one key for all, to the words of its entry.
+    """Add the hash of the attribute value in each text to the words of its entry, under its key or one key for all.
 
     Return the entries that are left to the reference.
     """
@@ -86,11 +87,11 @@ class _TextHasher:
 
     @property
     def retained_bytes(self) -> int:
-        """Return how much memory the arrays take."""
+        """Return the bytes of memory of the arrays."""
         return self._walker.retained_bytes + self._joined.nbytes
 
     def walked_rows(self, texts: Any, ends: _Ends, refused: list[int]) -> Iterator[_Rows]:
-        """Walk the texts in pieces; yield the rows of each piece, and append those that the walk refuses to a list."""
+        """Walk the texts in pieces, and yield the rows of each piece; append rows of refused texts to ``refused``."""
         # Another column has other paths.
         forget_paths(self._walker.walk)
         data, offsets = spans_of(texts)
@@ -109,7 +110,7 @@ class _TextHasher:
                 parts += [rows[middle:], rows[:middle]]
 
     def _walk_texts(self, spans: tuple[Any, Any, Any], rows: _Rows, ends: _Ends) -> bool:
-        """Walk the texts of some rows; return whether each of them holds one item or value."""
+        """Walk the texts of some rows; return whether each text is one item or value."""
         _, begins, stops = spans
         n_before = len(ends.before)
         first, last = int(rows[0]), int(rows[-1])
@@ -125,7 +126,7 @@ class _TextHasher:
         walker = self._walker
         is_taken = walker.walk_whole(self._joined[:n_bytes], "column") and walker.n_rows == len(rows)
         if n_before and walker.walk.nodes[paths.MEMBERS] > 1:
-            # A text has more than a value: the rest became attributes of the item around it.
+            # A text has more than one value: the others became attributes of the enclosing item.
             forget_paths(walker.walk)
             return False
         return is_taken
@@ -135,7 +136,7 @@ class _TextHasher:
         self._hasher.add_sums(self._walker, rows, keys, sums)
 
     def rows_in_both(self, rows: _Rows, columns: Mapping[str, Any]) -> list[int]:
-        """Return the rows with an attribute that has a value in its column too."""
+        """Return the rows with an attribute that also has a value in its column."""
         if not columns:
             return []
         walk = self._walker.walk
@@ -165,12 +166,12 @@ def _taken() -> _TextHasher:
 
 
 def _pieces(rows: _Rows, offsets: _Rows) -> list[_Rows]:
-    """Return the rows in pieces, the last first."""
+    """Return the rows in pieces, in reverse order."""
     if not len(rows):
         return []
     if offsets[-1] - offsets[0] <= _PIECE_BYTES:
         return [rows]
-    # What is under nulls counts too, as there is mostly nothing.
+    # Bytes under nulls count too; usually there are none.
     numbers = (offsets[rows] - offsets[0]) // _PIECE_BYTES
     starts = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
     stops = [*starts[1:], len(rows)]

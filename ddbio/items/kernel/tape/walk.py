@@ -1,26 +1,26 @@
-"""Walk items and write a tape: two words for each value, in the order of the data.
+"""Walk of items that writes a tape: two words for each value, in the order of the data.
 
-The first word of an entry is ``node << 16 | form << 8 | tag``. The second word depends on the tag:
+The first word of an entry is ``node << 16 | encoding << 8 | tag``. The second word depends on the tag:
 
 ================== ================================================================================================
-S, B               place << 32 | length of the text without escapes
-N                  the number times ten to the power of ``form - 1``; of form 0 and ``NUMBER_TEXT``, its text as of S
+S, B               position << 32 | length of the text without escapes
+N                  the number times ten to the power of ``encoding - 1``; for 0 and ``NUMBER_TEXT`` its text like S
 BOOL               1 or 0
 NULL               0
-SS, NS, BS, L, M   the place after the opening; the entries of the elements or members follow, then ``CLOSE``
-``IN_SET`` + tag   an element of a set, as S, N, B
-``ITEM``           the place of the item; the entries of its attributes follow, then ``CLOSE``
-``CLOSE``          the place after the item, or after the content of the value
-``NAME``           the name of the next value, as of S, where its node stands for several names
-``ODD``            the place of the next value << 32 | the place after its content, where the JSON is not compact
+SS, NS, BS, L, M   the position after the opening; the entries of the elements or members follow, then ``CLOSE``
+``IN_SET`` + tag   an element of a set, like S, N, B
+``ITEM``           the position of the item; the entries of its attributes follow, then ``CLOSE``
+``CLOSE``          the position after the item, or after the content of the value
+``NAME``           the name of the next value, like S, if several names share its node
+``ODD``            the position of the next value << 32 | the position after its content, if the JSON is not compact
 ================== ================================================================================================
 
-``fit.py`` puts ``SKIP`` in the place of a value that fits no column, with the place of the entry after its content, and
-``JSON_TEXT`` for a value of a column of JSON, with its text as of S.
+``fit.py`` replaces a value that does not fit its column by ``SKIP``, with the position of the entry after its content,
+and a value of a column of JSON by ``JSON_TEXT``, with its text like S.
 
 Images of changes are members of an item: each has the node of its root, the tag M, and its attributes as members.
 
-The walk predicts that attributes follow each other as last time, with the same types.
+The walk predicts that attributes have the same order and types as before.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
@@ -121,11 +121,11 @@ ITEM, CLOSE, NAME, ODD, SKIP = 16, 17, 18, 19, 20
 TAG_BITS, FORM_BITS = 0xFF, 8
 LENGTH_MASK: Final = 0xFFFFFFFF
 NUMBER_TEXT: Final = 255
-"""The form of a number that is canonical text."""
+"""The encoding of a number that is canonical text."""
 
 ENTRY_WORDS: Final = 2
 SPARE_WORDS: Final = 32
-"""As much of the tape is written before its end is checked again."""
+"""The most words that are written to the tape before its end is checked again."""
 
 _FRAME_CONTEXT, _FRAME_INSTANCE, _FRAME_STEP, _FRAME_LAST = range(4)
 _FRAME_WIDTH = 4
@@ -147,23 +147,23 @@ _MOST = np.uint64(1 << 63)
 
 @loop(Walk, int64, int64)
 def walk_items(walk: Any, end: int, framing: int) -> Any:
-    """Walk the items from the state's place on, in any framing but changes; return how it ended."""
+    """Walk the items from the state's position on, in any framing but changes; return the status."""
     walk.state[NAMES_MASK] = len(walk.names) - 1
     return _walk_items(pointers(walk), end, framing, _sizes(walk), None)
 
 
 @loop(Walk, int64)
 def walk_changes(walk: Any, end: int) -> Any:
-    """Walk the images of changes as ``walk_items`` walks items."""
+    """Walk the images of changes like ``walk_items`` walks items."""
     walk.state[NAMES_MASK] = len(walk.names) - 1
     return _walk_items(pointers(walk), end, CHANGES, _sizes(walk), CHANGES)
 
 
 @loop(Walk, int64, int64)
 def skip_item(walk: Any, end: int, framing: int) -> Any:
-    """Pass the item at the state's place by its brackets alone; it has no attributes on the tape.
+    """Skip the item at the state's position by counting brackets; it gets no attributes on the tape.
 
-    Return how it ended: ``ERROR`` if not even its end is found.
+    Return the status: ``ERROR`` if the end of the item is not found.
     """
     return _skip_item(pointers(walk), end, framing, len(walk.tape))
 
@@ -218,7 +218,7 @@ def _walk_items(walk: Any, end: int, framing: int, sizes: Any, changes: Any) -> 
         if state[ROWS] == state[MAX_ROWS]:
             return FULL
         if state[NAMES] * 4 > state[NAMES_MASK]:
-            # Those of other items are none of this one's.
+            # The names of other items do not matter for this one.
             for slot in range(state[NAMES_MASK] + 1):
                 poke(walk.names, slot, 0)
             state[NAMES] = 0
@@ -252,7 +252,7 @@ def _walk_items(walk: Any, end: int, framing: int, sizes: Any, changes: Any) -> 
 
 @inner
 def _walk_change(walk: Any, place: int, inside: int, end: int, sizes: Any) -> Any:
-    """Return the place after the change at ``place`` and what that is in; a negative status as the place."""
+    """Return the position after the change at ``place``, and its container; the position may be a negative status."""
     state = walk.state
     at = state[TAPE]
     if at > sizes[3]:
@@ -290,7 +290,7 @@ def put(walk: Any, at: int, head: int, word: int) -> None:
 
 @inner
 def uncount_values(walk: Any, first: int, stop: int) -> None:
-    """Take the values between two places of the tape out of the counts."""
+    """Subtract the values between two positions of the tape from the counts."""
     rare()
     tape, nodes, at = walk.tape, walk.nodes, first
     while at < stop:
@@ -317,7 +317,7 @@ def uncount_values(walk: Any, first: int, stop: int) -> None:
 
 @inlined
 def put_value(walk: Any, at: int, head: int, word: int, record: int) -> Any:
-    """Write the entry of a value, and count it by its type; return the place of the next entry."""
+    """Write the entry of a value, and count it by its type; return the position of the next entry."""
     put(walk, at, head, word)
     count = record + COUNTS + (head & TAG_BITS)
     poke(walk.nodes, count, peek(walk.nodes, count) + 1)
@@ -332,9 +332,9 @@ def add_bytes(nodes: Any, record: int, n_bytes: int) -> None:
 
 @inlined
 def walk_item(walk: Any, place: int, at: int, root: int, sizes: Any) -> Any:
-    """Return the place after the item at ``place``, and that of the next entry; a negative status as the place.
+    """Return the positions after the item at ``place`` and on the tape; the former may be a negative status.
 
-    ``root`` is the node whose members the attributes are.
+    ``root`` is the node whose members are the attributes.
     """
     data, nodes, state, stack = walk.data, walk.nodes, walk.state, walk.stack
     marks, tape = walk.marks, walk.tape
@@ -345,12 +345,12 @@ def walk_item(walk: Any, place: int, at: int, root: int, sizes: Any) -> Any:
         put(walk, at, CLOSE, place + 1)
         return place + 1, at + ENTRY_WORDS
     state[INSTANCE] += 1
-    # The elements of a list share a node: each is an instance of its own, by this step.
+    # The elements of a list share a node: each element is a separate instance because of this step.
     context, instance, step, depth = root, state[INSTANCE], 0, 0
     last = root * NODE_WIDTH + FIRST
     record = peek(nodes, last)
     while True:
-        # Is it what was predicted?
+        # Does the data match the prediction?
         is_done, is_known = False, False
         while at <= sizes[3]:
             mask = peek(nodes, record + WHOLE_MASK)
@@ -364,7 +364,7 @@ def walk_item(walk: Any, place: int, at: int, root: int, sizes: Any) -> Any:
             if tag == BOOL:
                 word = np.int64(load64(data, start))
                 is_true = word & _FIVE_BYTES == _TRUE
-                # One branch for both, since nobody predicts which.
+                # One branch for both values: their order is not predictable.
                 if ((word & _FIVE_BYTES) - _TRUE) * ((word & _SIX_BYTES) - _FALSE) != 0:
                     break
                 word, stop = np.int64(is_true), start + 4 - is_true
@@ -393,7 +393,7 @@ def walk_item(walk: Any, place: int, at: int, root: int, sizes: Any) -> Any:
         if not is_done:
             if at > sizes[3]:
                 return -GROW_TAPE, at
-            # Which value is this, and of which type?
+            # Find the node and the type of the value.
             odd, is_open, follower = 0, True, -1
             if not is_known:
                 same = equal32_words(data, place, nodes, record)
@@ -418,7 +418,7 @@ def walk_item(walk: Any, place: int, at: int, root: int, sizes: Any) -> Any:
                     if place < 0:
                         return place, at
                     if peek(nodes, record + NAME_BYTES) == OTHERS:
-                        # What follows it in another map tells nothing.
+                        # The follower in another map predicts nothing.
                         put(walk, at, NAME, state[NAME_START] << 32 | state[NAME_LENGTH])
                         at += ENTRY_WORDS
                         follower = last
@@ -453,7 +453,7 @@ def walk_item(walk: Any, place: int, at: int, root: int, sizes: Any) -> Any:
             instance += step
             last = record + FOLLOWER if follower < 0 else follower
             head = peek(nodes, record + HEAD) & ~TAG_BITS | tag
-            # What does it hold?
+            # Write the content.
             if tag >= L:
                 if odd > 0:
                     put(walk, at, ODD, odd << 32)
@@ -495,7 +495,7 @@ def walk_item(walk: Any, place: int, at: int, root: int, sizes: Any) -> Any:
                     if peek(data, place) != CLOSE_OBJECT:
                         return -ERROR, at
                 place += 1
-        # What comes after it?
+        # Read the next token.
         while True:
             byte = peek(data, place)
             if byte == COMMA:
@@ -530,7 +530,7 @@ def walk_item(walk: Any, place: int, at: int, root: int, sizes: Any) -> Any:
 
 @inlined
 def _enter(walk: Any, record: int, context: int, instance: int, step: int, last: int, depth: int) -> Any:
-    """Push what a list or map at ``record`` is in; return the same of what it holds, and where that is predicted."""
+    """Push the current container, and enter the list or map at ``record``; return its context and its prediction."""
     nodes, stack, frame = walk.nodes, walk.stack, depth * _FRAME_WIDTH
     poke(stack, frame + _FRAME_CONTEXT, context)
     poke(stack, frame + _FRAME_INSTANCE, instance)
@@ -547,7 +547,7 @@ def _enter(walk: Any, record: int, context: int, instance: int, step: int, last:
 
 @inlined
 def _simple_content(data: Any, nodes: Any, tag: int, start: int, stop: int, record: int) -> Any:
-    """Count a text, a number or base64 up to the quote at ``stop``; return its word and form, -1 if it is unusual."""
+    """Count a text, number or base64 that ends at ``stop``; return its word and encoding, which is -1 if unusual."""
     word = start << 32 | (stop - start)
     if tag == N:
         negative = np.int64(peek(data, start) == MINUS)
@@ -574,7 +574,7 @@ def _simple_content(data: Any, nodes: Any, tag: int, start: int, stop: int, reco
 
 @inner
 def note_digits(nodes: Any, record: int, whole: int, scale: int) -> Any:
-    """Note the digits of a number if they are the most so far; return whether the path keeps the text of numbers."""
+    """Record the digits of a number if they are the most so far; return whether the path keeps the text of numbers."""
     rare()
     if peek(nodes, record + KEEPS_TEXT):
         return True
@@ -585,7 +585,7 @@ def note_digits(nodes: Any, record: int, whole: int, scale: int) -> Any:
 
 @inner
 def _value_start(data: Any, place: int) -> Any:
-    """Return the place of the brace that opens the value whose type's text is at ``place``."""
+    """Return the position of the brace that opens the value whose type is at ``place``."""
     place -= 1
     while peek(data, place) != OPEN_OBJECT:
         place -= 1
@@ -594,7 +594,7 @@ def _value_start(data: Any, place: int) -> Any:
 
 @inner
 def _put_text(walk: Any, place: int, at: int, head: int, record: int, odd: int) -> Any:
-    """Write the entry of a text with escapes, or of one in JSON that is not compact."""
+    """Write the entry of a text, also with escapes or in JSON that is not compact."""
     rare()
     begin = place
     start, length, place = read_text(walk.data, place, walk.state)
@@ -614,7 +614,7 @@ def _put_text(walk: Any, place: int, at: int, head: int, record: int, odd: int) 
 
 @inner
 def _put_number(walk: Any, place: int, at: int, head: int, record: int, odd: int) -> Any:
-    """Write the entry of a number in any form, and count its digits."""
+    """Write the entry of a number in any notation, and count its digits."""
     rare()
     data, nodes, digits = walk.data, walk.nodes, walk.digits
     negative = np.int64(peek(data, place) == MINUS)
@@ -629,7 +629,7 @@ def _put_number(walk: Any, place: int, at: int, head: int, record: int, odd: int
     if place < 0:
         return place, at
     whole, scale = canonical_digits(data, start, start + length)
-    # A quote follows the text of a number, unless that had escapes.
+    # A quote follows the text of a number, unless the text had escapes.
     form, is_wide = NUMBER_TEXT if whole >= 0 and start == begin else 0, True
     if whole < 0 or (scale == 0 and whole <= _MOST_DIGITS_OF_INT64):
         is_number, negative, count, whole = parse_number(data, start, start + length, digits)
@@ -658,7 +658,7 @@ def _put_number(walk: Any, place: int, at: int, head: int, record: int, odd: int
 
 @inner
 def _put_rare(walk: Any, place: int, at: int, head: int, record: int, odd: int, sizes: Any) -> Any:
-    """Write the entries of a content that is neither text nor number, map nor list."""
+    """Write the entries of a boolean, a NULL, or a set in JSON that is not compact."""
     rare()
     data = walk.data
     tag = head & TAG_BITS
@@ -681,7 +681,7 @@ def _put_rare(walk: Any, place: int, at: int, head: int, record: int, odd: int, 
 def _put_elements(
     data: Any, marks: Any, nodes: Any, tape: Any, place: int, at: int, element: int, record: int, limit: int
 ) -> Any:
-    """Write the entries of the elements of a set; return the places after them, and whether that is all of the set."""
+    """Write the entries of a set's elements; return the positions after them, and whether the set is complete."""
     out_of_line()
     tag = (element & TAG_BITS) - IN_SET
     count = record + COUNTS + IN_SET + tag
@@ -707,10 +707,10 @@ def _put_elements(
 
 @inner
 def _put_rest(walk: Any, place: int, at: int, element: int, record: int, sizes: Any) -> Any:
-    """Write the entries of the elements of a set from one of them on, in any JSON."""
+    """Write the entries of the remaining elements of a set, in any JSON."""
     rare()
     data = walk.data
-    # It begins after the opening bracket, or after a comma: then one more follows.
+    # The position is after the opening bracket, or after a comma, which another element must follow.
     is_before = peek(data, place - 1) == COMMA
     place = skip_blank(data, place)
     is_before = is_before or peek(data, place) != CLOSE_ARRAY

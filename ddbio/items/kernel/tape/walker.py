@@ -1,4 +1,4 @@
-"""Walk pieces of data: hold the arrays of a walk, enlarge them, and use them again for the next piece."""
+"""Walker of pieces of data: owns the arrays of a walk, enlarges them, and reuses them for the next piece."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from ddbio.items.kernel.tape.paths import Walk
 
     AnyFraming: TypeAlias = Framing | Literal["column"]
-    """In a column each text is an item, and a byte of zero follows it."""
+    """In a column each text is an item, followed by a zero byte."""
 
 MOST_BYTES = (1 << 31) - 1
-"""Places in the data, and Arrow's offsets of what is made of it, have 31 bits."""
+"""Positions in the data, and Arrow's offsets of columns made of it, have 31 bits."""
 
 MAX_NODES = 1 << 18
-"""Items with more paths are left to the plain reference; only few names of a map count."""
+"""Items with more paths are left to the plain reference; a map adds only a limited number of names."""
 
 _FIRST_NODES, _FIRST_TEXT_BYTES, _FIRST_NAMES, _FIRST_TAPE_WORDS, _SLOTS_RATIO = 128, 4096, 1024, 2048, 4
 _MOST_PATHS = 1 << 14
@@ -54,7 +54,7 @@ def first_walk() -> Walk:
 
 
 def forget_paths(walk: Walk) -> None:
-    """Forget all paths but the item's."""
+    """Forget all paths except the root's."""
     walk.nodes[: walk.state[codes.N_PATHS] * paths.NODE_WIDTH] = 0
     for array in (walk.lookup, walk.names, walk.state):
         array[:] = 0
@@ -64,10 +64,10 @@ def forget_paths(walk: Walk) -> None:
 
 
 class Walker:
-    """Walk the items of pieces of data.
+    """Walker of the items in pieces of data.
 
-    The data is at the end of its array, followed by ``PAD`` quotes, at which every search ends. Before it is space for
-    texts without their escapes, and for JSON in canonical form.
+    The data is at the end of its array, followed by ``PAD`` quotes, where every search ends. The space before it is for
+    unescaped texts and canonical JSON.
     """
 
     def __init__(self, walk: Walk) -> None:
@@ -79,48 +79,48 @@ class Walker:
 
     @property
     def retained_bytes(self) -> int:
-        """Return how much memory the arrays take."""
+        """Return the bytes of memory of the arrays."""
         if self._measured is not self.walk:
             self._measured, self._bytes = self.walk, sum(array.nbytes for array in self.walk)
         return self._bytes
 
     @property
     def n_rows(self) -> int:
-        """Return how many items were walked."""
+        """Return the number of walked items."""
         return int(self.walk.state[codes.ROWS])
 
     @property
     def n_words(self) -> int:
-        """Return how many words of the tape are written."""
+        """Return the number of words on the tape."""
         return int(self.walk.state[codes.TAPE])
 
     @property
     def place(self) -> int:
-        """Return the place in the piece after the items that were walked."""
+        """Return the position in the piece after the walked items."""
         return int(self.walk.state[codes.PLACE]) - self.origin
 
     @property
     def is_inside(self) -> bool:
-        """Return whether that place is within an array of records, where no document begins."""
+        """Return whether that position is within an array of records, where no document begins."""
         return bool(self.walk.state[codes.INSIDE] < 0)
 
     @property
     def has_many_paths(self) -> bool:
-        """Whether the walk knows so many paths that they should be forgotten before the next piece."""
+        """Return whether the walk has too many paths to keep them for the next piece."""
         return bool(self.walk.state[codes.N_PATHS] > _MOST_PATHS)
 
     def load(self, piece: memoryview | npt.NDArray[np.uint8], *, anew: bool = False) -> bool:
-        """Copy the data to its place; return whether it is UTF-8.
+        """Copy the data to its array; return whether it is UTF-8.
 
         Parameters
         ----------
         anew
-            Whether the data gets an array of its own, which later pieces leave as it is.
+            Whether the data gets a new array, which later pieces do not overwrite.
 
         Raises
         ------
         DecodeError
-            It is too much for places of 31 bits, with the space for texts without their escapes.
+            With the space for unescaped texts, the data is too large for 31-bit positions.
         """
         least = len(piece) + 3 * PAD
         size = min(least + int(self._side_ratio * len(piece)) + PAD, MOST_BYTES)
@@ -140,19 +140,19 @@ class Walker:
         return load_utf8(piece, self.walk.data, self.origin, self.walk.marks)
 
     def widen(self) -> None:
-        """Make more space before the data, which is to be loaded again.
+        """Reserve more space before the data, which must be loaded again.
 
         Raises
         ------
         DecodeError
-            There is as much as ever needed.
+            The space is already the largest that is ever needed.
         """
         if self._side_ratio > _MAX_SIDE_RATIO:
             raise DecodeError("the texts take too much space: decode the data in several pieces")
         self._side_ratio *= 2
 
     def restart(self) -> None:
-        """Let the next rows begin a new tape."""
+        """Start a new tape for the next rows."""
         self.walk.state[codes.ROWS] = self.walk.state[codes.TAPE] = self.walk.state[codes.UNESCAPED] = 0
 
     def walk_whole(self, piece: memoryview | npt.NDArray[np.uint8], framing: AnyFraming) -> bool:
@@ -161,7 +161,7 @@ class Walker:
         Raises
         ------
         DecodeError
-            It is too much for places of 31 bits.
+            The piece is too large for 31-bit positions.
         """
         while self.load(piece):
             status = self.go_on(framing, _ALL_ROWS)
@@ -171,10 +171,10 @@ class Walker:
         return False
 
     def go_on(self, framing: AnyFraming, max_rows: int) -> int:
-        """Walk on from the last place; return how it ended.
+        """Continue the walk from the last position; return the status.
 
-        Returns DONE; FULL after so many rows; ERROR at an item that is refused; or GROW_UNESCAPED: then the data must
-        be loaded again, with more space before it.
+        The status is DONE; FULL after ``max_rows`` rows; ERROR at a refused item; or GROW_UNESCAPED, which means that
+        the data must be loaded again, with more space before it.
         """
         self.walk.state[codes.MAX_ROWS] = max_rows
         while True:
@@ -189,7 +189,7 @@ class Walker:
                 return codes.ERROR
 
     def skip_item(self, framing: Framing) -> bool:
-        """Pass the item at which the walk ended by its brackets alone; return whether its end was found."""
+        """Skip the item at which the walk stopped by counting brackets; return whether its end was found."""
         while True:
             status = int(skip_item(self.walk, self._end, codes.FRAMINGS[framing]))
             if status != codes.GROW_TAPE:
@@ -197,7 +197,7 @@ class Walker:
             self._grow(status)
 
     def _grow(self, status: int) -> bool:
-        """Enlarge the array that was full; return whether it may grow so far."""
+        """Enlarge the array that was full; return whether its size is within the limit."""
         walk = self.walk
         match status:
             case codes.GROW_TAPE:
@@ -221,7 +221,7 @@ class Walker:
 
 
 def _rehashed(names: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Return a table of names of twice the size, each name where it will be looked for."""
+    """Return a table of names of twice the size, with each name at its new slot."""
     table = memory.allocate_words(2 * len(names)).view(np.uint64)
     for name in names[names > 0]:
         slot = int(name >> _NAME_SLOT_BITS) % len(table)
