@@ -310,7 +310,7 @@ class RawItemReader:
         """Return the items of whole documents, and the number of bytes these take."""
         walker, status = self._walker, codes.GROW_UNESCAPED
         while status == codes.GROW_UNESCAPED:
-            if not walker.load(memoryview(piece), anew=True):
+            if not walker.load(memoryview(piece), in_new_array=True):
                 return self._items(0), 0
             skipped = list[int]()
             status = walker.go_on(framing, _ALL_ROWS)

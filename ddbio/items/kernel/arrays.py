@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-_MOST_OFFSET = (1 << 31) - 1
+_MAX_OFFSET = (1 << 31) - 1
 
 
 def plain_array(array: Any) -> Any:
@@ -54,7 +54,7 @@ def int64_array(values: npt.NDArray[np.int64]) -> Any:
 
 def texts_array(*texts: str) -> Any:
     """Return an array of the texts. ``pa.array`` and ``pa.scalar`` would import pandas to check their type."""
-    encoded = [each.encode() for each in texts]
+    encoded = [text.encode() for text in texts]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     return pa.Array.from_buffers(
         pa.string(), len(texts), [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(encoded))]
@@ -63,8 +63,8 @@ def texts_array(*texts: str) -> Any:
 
 def joined_texts(*parts: Any) -> Any:
     """Concatenate the parts of each row; a part is an array of texts, or one text for all rows."""
-    shared = iter(texts_array(*(each for each in parts if isinstance(each, str)), ""))
-    columns = [next(shared) if isinstance(each, str) else each for each in parts]
+    shared = iter(texts_array(*(part for part in parts if isinstance(part, str)), ""))
+    columns = [next(shared) if isinstance(part, str) else part for part in parts]
     separator = next(shared)
     return pc.binary_join_element_wise(*columns, separator)
 
@@ -100,44 +100,44 @@ def joined_batches(batches: Sequence[Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
 
 
-def _taken(values: Any, places: Any) -> Any:
+def _take(values: Any, indices: Any) -> Any:
     plain = plain_array(values)
     # pyarrow 25 lets 32-bit offsets overflow.
-    if pa.types.is_string(plain.type) and _is_much(plain, len(places)):
+    if pa.types.is_string(plain.type) and _may_overflow(plain, len(indices)):
         plain = plain.cast(pa.large_string())
-    elif pa.types.is_binary(plain.type) and _is_much(plain, len(places)):
+    elif pa.types.is_binary(plain.type) and _may_overflow(plain, len(indices)):
         plain = plain.cast(pa.large_binary())
     try:
-        return plain.take(places)
+        return plain.take(indices)
     except pa.ArrowNotImplementedError:
         # pyarrow 25 cannot take rows of types with nested views or run ends.
-        return _plain_within(plain).take(places)
+        return _plain_nested(plain).take(indices)
 
 
-def _plain_within(array: Any) -> Any:
+def _plain_nested(array: Any) -> Any:
     """Return the array without views, dictionaries and run ends, in nested arrays too."""
     array, mask = plain_array(array), None
     kind = array.type
     if kind.num_fields and array.null_count:
         mask = array.is_null()
     if pa.types.is_struct(kind):
-        children = [_plain_within(array.field(place)) for place in range(kind.num_fields)]
+        children = [_plain_nested(array.field(index)) for index in range(kind.num_fields)]
         fields = [field.with_type(child.type) for field, child in zip(kind, children, strict=True)]
         return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
     if pa.types.is_map(kind):
         maps: Any = pa.MapArray
         offsets, keys, items = entries_of(array, array.keys, array.items)
-        places = pa.array(offsets.astype(np.int32))
-        return maps.from_arrays(places, _plain_within(keys), _plain_within(items), mask=mask)
+        offsets_array = pa.array(offsets.astype(np.int32))
+        return maps.from_arrays(offsets_array, _plain_nested(keys), _plain_nested(items), mask=mask)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         offsets, values = entries_of(array, array.values)
-        return _lists(offsets, _plain_within(values), mask)
+        return _lists(offsets, _plain_nested(values), mask)
     return array
 
 
-def _is_much(texts: Any, count: int) -> bool:
+def _may_overflow(texts: Any, count: int) -> bool:
     """Return whether ``count`` of these texts may have more bytes than 32-bit offsets can address."""
-    return bool(count * np.diff(offsets_of(texts)).max(initial=0) > _MOST_OFFSET)
+    return bool(count * np.diff(offsets_of(texts)).max(initial=0) > _MAX_OFFSET)
 
 
 def _without_fixed_size(array: Any) -> Any:
@@ -149,16 +149,18 @@ def _without_fixed_size(array: Any) -> Any:
 
 def _without_view(array: Any) -> Any:
     lengths = np.where(array.is_valid(), array.sizes, 0)
-    return _lists(_ends_of(lengths), _gathered(array.values, array.offsets.to_numpy(), lengths), array.is_null())
+    return _lists(
+        _offsets_from(lengths), _concatenate_runs(array.values, array.offsets.to_numpy(), lengths), array.is_null()
+    )
 
 
 def _without_dictionary(array: Any) -> Any:
-    return _taken(array.dictionary, array.indices)
+    return _take(array.dictionary, array.indices)
 
 
 def _without_runs(array: Any) -> Any:
     entries = np.arange(array.offset, array.offset + len(array))
-    return _taken(array.values, pa.array(np.searchsorted(array.run_ends, entries, side="right")))
+    return _take(array.values, pa.array(np.searchsorted(array.run_ends, entries, side="right")))
 
 
 # Looking up the id of a type is cheaper than testing one type after the other.
@@ -176,15 +178,15 @@ _PLAINER: dict[int, Callable[[Any], Any]] = {
 def without_hidden(array: Any, offsets: npt.NDArray[np.int64], values: Any) -> tuple[npt.NDArray[np.int64], Any]:
     """Return the offsets and the values (or keys) of a list or map array, without entries under nulls."""
     lengths = np.where(array.is_valid(), np.diff(offsets), 0)
-    return _ends_of(lengths), _gathered(values, offsets[:-1], lengths)
+    return _offsets_from(lengths), _concatenate_runs(values, offsets[:-1], lengths)
 
 
 def _lists(offsets: npt.NDArray[np.int64], values: Any, mask: Any) -> Any:
-    places: Any = pa.array(offsets)
-    return pa.LargeListArray.from_arrays(places, values, mask=mask)
+    offsets_array: Any = pa.array(offsets)
+    return pa.LargeListArray.from_arrays(offsets_array, values, mask=mask)
 
 
-def _ends_of(lengths: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def _offsets_from(lengths: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
@@ -195,10 +197,10 @@ def entries_of(array: Any, *parts: Any) -> tuple[Any, ...]:
     """
     offsets = offsets_of(array).astype(np.int64)
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
-    return (offsets - first, *(each.slice(first, count) for each in parts))
+    return (offsets - first, *(part.slice(first, count) for part in parts))
 
 
-def _gathered(values: Any, starts: npt.NDArray[Any], lengths: npt.NDArray[Any]) -> Any:
+def _concatenate_runs(values: Any, starts: npt.NDArray[Any], lengths: npt.NDArray[Any]) -> Any:
     """Concatenate runs of values, which begin at ``starts`` and have these ``lengths``."""
     # pyarrow 25 loses the texts of extension types over views, and cannot make an empty array of every type.
     used = lengths > 0
@@ -208,11 +210,11 @@ def _gathered(values: Any, starts: npt.NDArray[Any], lengths: npt.NDArray[Any]) 
     first, last = int(starts[used].min()), int((starts[used] + lengths[used]).max())
     plain = plain_array(values.slice(first, last - first))
     views: Any = pa.LargeListViewArray
-    places = [pa.array(each, pa.int64()) for each in (np.where(used, starts - first, 0), lengths)]
-    return views.from_arrays(*places, plain).flatten()
+    starts_and_lengths = [pa.array(part, pa.int64()) for part in (np.where(used, starts - first, 0), lengths)]
+    return views.from_arrays(*starts_and_lengths, plain).flatten()
 
 
-_NOTHING: npt.NDArray[np.uint8] = np.frombuffer(b"", np.uint8)
+_EMPTY: npt.NDArray[np.uint8] = np.frombuffer(b"", np.uint8)
 
 
 def as_type(array: Any, arrow_type: pa.DataType) -> Any:
@@ -237,7 +239,7 @@ def text_array(array: Any) -> Any:
 def view_of(buffer: Any, dtype: Any) -> Any:
     """Return a read-only NumPy view of a buffer: the loops are compiled for read-only arrays only."""
     if buffer is None or not buffer.size:
-        return _NOTHING.view(dtype)
+        return _EMPTY.view(dtype)
     width = np.dtype(dtype).itemsize
     view: npt.NDArray[Any] = np.frombuffer(buffer, dtype, buffer.size // width)
     if not view.flags.aligned:

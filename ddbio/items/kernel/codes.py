@@ -15,7 +15,7 @@ GROW_TEXTS: Final = 7
 GROW_TAPE: Final = 8
 
 # Indices of the state array.
-PLACE: Final = 0
+POSITION: Final = 0
 INSIDE: Final = 1
 ROWS: Final = 2
 MAX_ROWS: Final = 3
@@ -27,7 +27,7 @@ NAMES: Final = 8
 NAMES_MASK: Final = 9
 CHANGE_MEMBERS: Final = 10
 CHANGE_INSTANCE: Final = 11
-AROUND: Final = 12
+CONTAINER: Final = 12
 TIME: Final = 13
 TIME_POWER: Final = 14
 IS_DELETED: Final = 15

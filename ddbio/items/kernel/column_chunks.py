@@ -36,10 +36,10 @@ FACTS = 12
 # The most nested structs and lists, and the numbers on the stack for each.
 _LEVELS, _LEVEL = 16, 3
 # A column chunk has at least the type of its values, their sizes and the offset of a page.
-_LEAST_CHUNK_BYTES = 8
+_MIN_CHUNK_BYTES = 8
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12
-_DOUBLE_BYTES, _LONG_LIST, _MOST_NUMBER, _MORE = 8, 15, (1 << 15) - 1, 128
-_NUMBER_BITS, _MOST_BITS = 56, 63
+_DOUBLE_BYTES, _LONG_LIST, _MAX_NUMBER, _CONTINUATION = 8, 15, (1 << 15) - 1, 128
+_NUMBER_BITS, _MAX_BITS = 56, 63
 # The kinds of structs.
 _OTHER, _FILE, _GROUP, _CHUNK, _META, _STATISTICS, _SIZES = range(7)
 _MEMBERS, _WITHIN_SHIFT, _FACT_SHIFT, _ELEMENT_SHIFT, _KIND_MASK = 32, 8, 12, 4, 15
@@ -70,8 +70,8 @@ def _table() -> Any:
     add(_META, 12, _STRUCT, within=_STATISTICS)
     add(_META, 13, _LIST, _STRUCT)
     add(_META, 16, _STRUCT, within=_SIZES)
-    for place, number in enumerate((1, 2, 5, 6)):
-        add(_STATISTICS, number, _BINARY, fact=BOUNDS + place)
+    for index, number in enumerate((1, 2, 5, 6)):
+        add(_STATISTICS, number, _BINARY, fact=BOUNDS + index)
     add(_SIZES, 1, _I64, fact=TEXT_BYTES)
     add(_SIZES, 2, _LIST, _I64, fact=REPETITIONS)
     add(_SIZES, 3, _LIST, _I64, fact=DEFINITIONS)
@@ -91,23 +91,23 @@ def read_column_chunks(footer: bytes, groups: int, leaves: int) -> NDArray[np.in
     """
     count = _count(footer, groups, leaves)
     stack, facts = np.array(_FIRST_LEVELS), np.full(count * FACTS, -1, np.int64)
-    found = _read_footer(np.frombuffer(footer, np.int8), _TABLE, leaves, stack, facts)
-    return _whole(facts, found, groups, leaves)
+    n_chunks = _read_footer(np.frombuffer(footer, np.int8), _TABLE, leaves, stack, facts)
+    return _check_facts(facts, n_chunks, groups, leaves)
 
 
 def _count(footer: bytes, groups: int, leaves: int) -> int:
-    if groups * leaves * _LEAST_CHUNK_BYTES > len(footer):
+    if groups * leaves * _MIN_CHUNK_BYTES > len(footer):
         raise DecodeError(_DAMAGED)
     return groups * leaves
 
 
-def _whole(facts: NDArray[np.int64], found: int, groups: int, leaves: int) -> NDArray[np.int64]:
-    if found != groups * leaves:
+def _check_facts(facts: NDArray[np.int64], n_chunks: int, groups: int, leaves: int) -> NDArray[np.int64]:
+    if n_chunks != groups * leaves:
         raise DecodeError(_DAMAGED)
     return facts.reshape(groups, leaves, FACTS)
 
 
-_DAMAGED = "its footer is damaged: it is not as the format says"
+_DAMAGED = "its footer is damaged: it does not follow the format"
 _FIRST_LEVELS = [_FILE] + [0] * (_LEVELS * _LEVEL - 1)
 
 
@@ -130,14 +130,14 @@ def _read_footer(data: Any, members: Any, leaves: int, stack: Any, facts: Any) -
     facts
         ``FACTS`` for each possible column chunk, all -1.
     """
-    place, stop, top, chunk = 0, len(data), 0, -1
+    position, stop, top, chunk = 0, len(data), 0, -1
     while True:
         element, within, fact = _I32, _OTHER, 0
         if stack[top] >= 0:
-            if place >= stop:
+            if position >= stop:
                 return -1
-            head = data[place] & 255
-            place += 1
+            head = data[position] & 255
+            position += 1
             if head == 0:
                 if top == 0:
                     return chunk + 1
@@ -147,18 +147,18 @@ def _read_footer(data: Any, members: Any, leaves: int, stack: Any, facts: Any) -
             if head < 16:  # noqa: PLR2004 - the number follows
                 number, shift = 0, 0
                 while True:
-                    if place >= stop or shift > _LONG_LIST:
+                    if position >= stop or shift > _LONG_LIST:
                         return -1
-                    byte = data[place] & 255
-                    place += 1
+                    byte = data[position] & 255
+                    position += 1
                     number |= (byte & 127) << shift
                     shift += 7
-                    if byte < _MORE:
+                    if byte < _CONTINUATION:
                         break
                 if number & 1:
                     return -1
                 number >>= 1
-            if number <= stack[top + 1] or number > _MOST_NUMBER:
+            if number <= stack[top + 1] or number > _MAX_NUMBER:
                 return -1
             stack[top + 1] = number
             member = members[stack[top] * _MEMBERS + number] if number < _MEMBERS else 0
@@ -179,27 +179,27 @@ def _read_footer(data: Any, members: Any, leaves: int, stack: Any, facts: Any) -
             kind, within = ~stack[top], stack[top + 2]
         value, kind_within = 0, 0
         if kind in (_TRUE, _FALSE, _BYTE):
-            place += 1
+            position += 1
         elif kind == _DOUBLE:
-            place += _DOUBLE_BYTES
+            position += _DOUBLE_BYTES
         elif kind in (_LIST, _SET):
-            if place >= stop:
+            if position >= stop:
                 return -1
-            head = data[place] & 255
-            place += 1
+            head = data[position] & 255
+            position += 1
             kind_within, value = head & 15, head >> 4
         elif kind not in (_I16, _I32, _I64, _BINARY, _STRUCT):
             return -1
         if kind in (_I16, _I32, _I64, _BINARY) or value == _LONG_LIST:
             value, shift = 0, 0
             while True:
-                if place >= stop or shift > _MOST_BITS:
+                if position >= stop or shift > _MAX_BITS:
                     return -1
-                byte = data[place] & 255
-                place += 1
+                byte = data[position] & 255
+                position += 1
                 value |= (byte & 127) << shift
                 shift += 7
-                if byte < _MORE:
+                if byte < _CONTINUATION:
                     break
             if shift > _NUMBER_BITS + 7:
                 # A 64-bit number; none of the numbers that are read is that large.
@@ -207,14 +207,14 @@ def _read_footer(data: Any, members: Any, leaves: int, stack: Any, facts: Any) -
                     return -1
             elif kind in (_I16, _I32, _I64):
                 value = max(0, (value >> 1) ^ -(value & 1))
-        if kind in (_BINARY, _LIST, _SET) and value > stop - place:
+        if kind in (_BINARY, _LIST, _SET) and value > stop - position:
             return -1
         if fact:
             if chunk < 0:
                 return -1
             facts[chunk * FACTS + fact - 1] = value
         if kind == _BINARY:
-            place += value
+            position += value
         elif kind in (_STRUCT, _LIST, _SET):
             top += _LEVEL
             if top >= len(stack):
@@ -229,5 +229,5 @@ def _read_footer(data: Any, members: Any, leaves: int, stack: Any, facts: Any) -
                 if within == _CHUNK and (value != leaves or (chunk + 1 + value) * FACTS > len(facts)):
                     return -1
                 stack[top], stack[top + 1], stack[top + 2] = ~kind_within, value, within
-        if place > stop:
+        if position > stop:
             return -1

@@ -32,9 +32,9 @@ def tables_of(polynomial: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
     tables[0] = np.arange(_VALUES, dtype=np.uint64)
     for _ in range(_WORD_BYTES):
         tables[0] = (tables[0] >> one) ^ ((tables[0] & one) * np.uint64(polynomial))
-    for place in range(1, _WORD_BYTES):
-        before = tables[place - 1]
-        tables[place] = (before >> np.uint64(_WORD_BYTES)) ^ tables[0][before & np.uint64(0xFF)]
+    for n_after in range(1, _WORD_BYTES):
+        before = tables[n_after - 1]
+        tables[n_after] = (before >> np.uint64(_WORD_BYTES)) ^ tables[0][before & np.uint64(0xFF)]
     return tables.ravel()
 
 
@@ -45,17 +45,17 @@ def crc(data: Any, tables: Any, state: Any) -> Any:
 
 
 @inner
-def crc_of(data: Any, place: int, stop: int, tables: Any, state: Any) -> Any:
-    """Update the register ``state`` with the bytes from ``place`` to ``stop``, and return it."""
+def crc_of(data: Any, position: int, stop: int, tables: Any, state: Any) -> Any:
+    """Update the register ``state`` with the bytes from ``position`` to ``stop``, and return it."""
     low, shift = np.uint64(0xFF), np.uint64(8)
-    while place + _WORD_BYTES <= stop:
-        word = state ^ load64(data, place)
+    while position + _WORD_BYTES <= stop:
+        word = state ^ load64(data, position)
         state = np.uint64(peek(tables, _LAST + (word & low)))
         for step in range(1, _WORD_BYTES):
             word >>= shift
             state ^= np.uint64(peek(tables, _LAST - _VALUES * step + (word & low)))
-        place += _WORD_BYTES
-    while place < stop:
-        state = np.uint64(peek(tables, (state ^ np.uint64(peek(data, place))) & low)) ^ (state >> shift)
-        place += 1
+        position += _WORD_BYTES
+    while position < stop:
+        state = np.uint64(peek(tables, (state ^ np.uint64(peek(data, position))) & low)) ^ (state >> shift)
+        position += 1
     return state

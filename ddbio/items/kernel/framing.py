@@ -23,55 +23,55 @@ _PAGE_START = int.from_bytes(b'{"Items"', "little")
 
 
 @inner
-def open_document(data: Any, place: int, framing: int, state: Any) -> Any:
+def open_document(data: Any, position: int, framing: int, state: Any) -> Any:
     """Return the position of the first item of a line or page, and 1 within a page; -1 for a page without items."""
     out_of_line()
     if framing == COLUMN:
-        return place, 0
-    start = np.int64(load64(data, place))
+        return position, 0
+    start = np.int64(load64(data, position))
     if framing == EXPORT and start == _EXPORT_START:
-        return skip_blank(data, place + 8), 0
-    if framing != EXPORT and start == _PAGE_START and peek(data, place + 8) == COLON:
-        place += 9
+        return skip_blank(data, position + 8), 0
+    if framing != EXPORT and start == _PAGE_START and peek(data, position + 8) == COLON:
+        position += 9
     else:
-        if peek(data, place) != OPEN_OBJECT:
+        if peek(data, position) != OPEN_OBJECT:
             return -ERROR, 0
-        place = skip_blank(data, place + 1)
-        if peek(data, place) != QUOTE:
+        position = skip_blank(data, position + 1)
+        if peek(data, position) != QUOTE:
             return -ERROR, 0
-        text, length, place = read_text(data, place + 1, state)
-        if place < 0:
-            return place, 0
+        text, length, position = read_text(data, position + 1, state)
+        if position < 0:
+            return position, 0
         is_item = np.int64(load64(data, text)) & 0xFFFFFFFF == 0x6D657449  # noqa: PLR2004 - "Item"
         if not is_item or length != (4 if framing == EXPORT else 5) or (length == 5 and peek(data, text + 4) != 115):  # noqa: PLR2004 - "s"
             return -ERROR, 0
-        place = skip_blank(data, place)
-        if peek(data, place) != COLON:
+        position = skip_blank(data, position)
+        if peek(data, position) != COLON:
             return -ERROR, 0
-        place += 1
-    place = skip_blank(data, place)
+        position += 1
+    position = skip_blank(data, position)
     if framing == EXPORT:
-        return place, 0
-    if peek(data, place) != OPEN_ARRAY:
+        return position, 0
+    if peek(data, position) != OPEN_ARRAY:
         return -ERROR, 0
-    place = skip_blank(data, place + 1)
-    if peek(data, place) != CLOSE_ARRAY:
-        return place, 1
-    place = skip_blank(data, place + 1)
-    return (place + 1, -1) if peek(data, place) == CLOSE_OBJECT else (-ERROR, 0)
+    position = skip_blank(data, position + 1)
+    if peek(data, position) != CLOSE_ARRAY:
+        return position, 1
+    position = skip_blank(data, position + 1)
+    return (position + 1, -1) if peek(data, position) == CLOSE_OBJECT else (-ERROR, 0)
 
 
 @inner
-def close_document(data: Any, place: int, framing: int) -> Any:
+def close_document(data: Any, position: int, framing: int) -> Any:
     """Return the position of the next document or item, and 1 for the latter."""
-    place = skip_blank(data, place)
+    position = skip_blank(data, position)
     if framing == COLUMN:
         # JSON has no zero byte, so an item cannot continue in the next text.
-        return (place + 1, 0) if peek(data, place) == 0 else (-ERROR, 0)
+        return (position + 1, 0) if peek(data, position) == 0 else (-ERROR, 0)
     if framing != EXPORT:
-        if peek(data, place) == COMMA:
-            return skip_blank(data, place + 1), 1
-        if peek(data, place) != CLOSE_ARRAY:
+        if peek(data, position) == COMMA:
+            return skip_blank(data, position + 1), 1
+        if peek(data, position) != CLOSE_ARRAY:
             return -ERROR, 0
-        place = skip_blank(data, place + 1)
-    return (place + 1, 0) if peek(data, place) == CLOSE_OBJECT else (-ERROR, 0)
+        position = skip_blank(data, position + 1)
+    return (position + 1, 0) if peek(data, position) == CLOSE_OBJECT else (-ERROR, 0)

@@ -53,76 +53,76 @@ for _letter in b'"\\/bfnrtu':
 
 
 @inner
-def skip_spaces(data: Any, place: int) -> Any:
+def skip_spaces(data: Any, position: int) -> Any:
     """Return the first position without white space; the end of a line is not white space."""
     while True:
-        byte = peek(data, place)
+        byte = peek(data, position)
         if byte not in (SPACE, _TAB, _RETURN):
-            return place
-        place += 1
+            return position
+        position += 1
 
 
 @inner
-def is_end(data: Any, place: int) -> Any:
-    """Return whether the character at ``place`` ends a number or a word."""
-    return peek(data, place) in (COMMA, CLOSE_OBJECT, CLOSE_ARRAY, SPACE)
+def is_end(data: Any, position: int) -> Any:
+    """Return whether the character at ``position`` ends a number or a word."""
+    return peek(data, position) in (COMMA, CLOSE_OBJECT, CLOSE_ARRAY, SPACE)
 
 
 @inner
-def print_text(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
+def print_text(data: Any, position: int, out: Any, at: int, limit: int) -> Any:
     """Print a text from after its opening quote; return the positions after it in the data and the output."""
     while True:
         if at > limit:
             return -FULL, at
-        step = special32(data, place)
-        copy32(out, at, data, place)
-        place += step
+        step = special32(data, position)
+        copy32(out, at, data, position)
+        position += step
         at += step
         if step == _STEP:
             continue
-        byte = peek(data, place)
+        byte = peek(data, position)
         if byte == QUOTE:
-            return place + 1, at
-        letter = peek(data, place + 1)
+            return position + 1, at
+        letter = peek(data, position + 1)
         if byte != BACKSLASH or _ESCAPES[letter] == 0:
             return -REFUSED, at
         poke(out, at, byte)
         poke(out, at + 1, letter)
-        place += 2
+        position += 2
         at += 2
 
 
 @inner
-def print_name(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
+def print_name(data: Any, position: int, out: Any, at: int, limit: int) -> Any:
     """Print the name of a field and its colon; return the positions of its value and after the output."""
     poke(out, at, QUOTE)
-    byte = peek(data, place)
+    byte = peek(data, position)
     if byte == QUOTE:
-        place, at = print_text(data, place + 1, out, at + 1, limit)
+        position, at = print_text(data, position + 1, out, at + 1, limit)
     elif byte == _APOSTROPHE:
-        place, at = _print_quoted(data, place + 1, out, at + 1, limit)
+        position, at = _print_quoted(data, position + 1, out, at + 1, limit)
     else:
-        place, at = _print_bare(data, place, out, at + 1, limit)
-    if place < 0:
-        return place, at
-    place = skip_spaces(data, place)
-    if peek(data, place) != COLON:
+        position, at = _print_bare(data, position, out, at + 1, limit)
+    if position < 0:
+        return position, at
+    position = skip_spaces(data, position)
+    if peek(data, position) != COLON:
         return -REFUSED, at
     poke(out, at, QUOTE)
     poke(out, at + 1, COLON)
     at += 2
-    return (skip_spaces(data, place + 1) if at <= limit else -FULL), at
+    return (skip_spaces(data, position + 1) if at <= limit else -FULL), at
 
 
 @inner
-def _print_quoted(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
+def _print_quoted(data: Any, position: int, out: Any, at: int, limit: int) -> Any:
     """Print a name between apostrophes; refuse escapes in it."""
     out_of_line()
     while at <= limit:
-        byte = peek(data, place)
-        place += 1
+        byte = peek(data, position)
+        position += 1
         if byte == _APOSTROPHE:
-            return place, at
+            return position, at
         if byte == BACKSLASH or byte < SPACE:
             return -REFUSED, at
         if byte == QUOTE:
@@ -134,80 +134,80 @@ def _print_quoted(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
 
 
 @inner
-def _print_bare(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
+def _print_bare(data: Any, position: int, out: Any, at: int, limit: int) -> Any:
     """Print a name without quotes: an identifier, but not a symbol number."""
-    first = peek(data, place)
-    if ZERO <= first <= NINE or (first == _DOLLAR and ZERO <= peek(data, place + 1) <= NINE):
+    first = peek(data, position)
+    if ZERO <= first <= NINE or (first == _DOLLAR and ZERO <= peek(data, position + 1) <= NINE):
         return -REFUSED, at
-    start = place
+    start = position
     while at <= limit:
-        byte = peek(data, place)
+        byte = peek(data, position)
         if _IS_NAME[byte] == 0:
-            return (place if place > start else -REFUSED), at
+            return (position if position > start else -REFUSED), at
         poke(out, at, byte)
-        place += 1
+        position += 1
         at += 1
     return -FULL, at
 
 
 @inner
-def print_blob(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
+def print_blob(data: Any, position: int, out: Any, at: int, limit: int) -> Any:
     """Print the base64 of a blob; return the positions after its braces and after the output."""
     while at <= limit:
-        byte = peek(data, place)
+        byte = peek(data, position)
         if _IS_BASE64[byte] == 0:
-            is_end = byte == CLOSE_OBJECT and peek(data, place + 1) == CLOSE_OBJECT
-            return (place + 2 if is_end else -REFUSED), at
+            is_end = byte == CLOSE_OBJECT and peek(data, position + 1) == CLOSE_OBJECT
+            return (position + 2 if is_end else -REFUSED), at
         poke(out, at, byte)
-        place += 1
+        position += 1
         at += 1
     return -FULL, at
 
 
 @inner
-def print_decimal(data: Any, place: int, out: Any, at: int, digits: Any) -> Any:
+def print_decimal(data: Any, position: int, out: Any, at: int, digits: Any) -> Any:
     """Print a decimal in the canonical format, i.e. without exponent and superfluous zeros."""
-    start, stop = place, at
-    place += peek(data, place) == MINUS
-    count, place = _behind_digits(data, place)
+    start, stop = position, at
+    position += peek(data, position) == MINUS
+    count, position = _after_digits(data, position)
     if count == 0:
         return -REFUSED, at
-    if peek(data, place) == POINT:
-        _, place = _behind_digits(data, place + 1)
-    if place - start > LONGEST_NUMBER:
+    if peek(data, position) == POINT:
+        _, position = _after_digits(data, position + 1)
+    if position - start > LONGEST_NUMBER:
         return -REFUSED, at
-    for index in range(start, place):
+    for index in range(start, position):
         poke(out, stop, peek(data, index))
         stop += 1
     if peek(out, stop - 1) == POINT:
         stop -= 1
-    if peek(data, place) | _LOWER_CASE == _LETTER_D:
+    if peek(data, position) | _LOWER_CASE == _LETTER_D:
         poke(out, stop, _LETTER_E)
         stop += 1
-        start = place + 1
-        count, place = _behind_digits(data, start + (peek(data, start) in (PLUS, MINUS)))
+        start = position + 1
+        count, position = _after_digits(data, start + (peek(data, start) in (PLUS, MINUS)))
         if count == 0 or count > _LONGEST_EXPONENT:
             return -REFUSED, at
-        for index in range(start, place):
+        for index in range(start, position):
             poke(out, stop, peek(data, index))
             stop += 1
-    if not is_end(data, place):
+    if not is_end(data, position):
         return -REFUSED, at
     if is_canonical(out, at, stop):
-        return place, stop
+        return position, stop
     is_number, negative, count, point = parse_number(out, at, stop, digits)
     if not is_number:
         return -REFUSED, at
-    return place, print_number(out, at, negative, digits, 0, count, point)
+    return position, print_number(out, at, negative, digits, 0, count, point)
 
 
 @inner
-def _behind_digits(data: Any, place: int) -> Any:
-    """Return the number of digits at ``place``, and the position after them."""
-    start = place
-    while ZERO <= peek(data, place) <= NINE:
-        place += 1
-    return place - start, place
+def _after_digits(data: Any, position: int) -> Any:
+    """Return the number of digits at ``position``, and the position after them."""
+    start = position
+    while ZERO <= peek(data, position) <= NINE:
+        position += 1
+    return position - start, position
 
 
 DONE = 0
@@ -250,70 +250,70 @@ _TWO_BYTES, _FOUR_BYTES, _SIX_BYTES = 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFF
 
 
 @loop(uint8[:], int64, int64, uint8[:], int64[:], uint8[:])
-def print_ion(data: Any, place: int, stop: int, out: Any, levels: Any, digits: Any) -> Any:
+def print_ion(data: Any, position: int, stop: int, out: Any, levels: Any, digits: Any) -> Any:
     """Print whole lines; return the status, the position of the next line, and the number of printed bytes.
 
     ``data`` has ``PAD`` zeros after ``stop``, where every search ends. ``out`` is padded by ``PAD`` bytes too.
     """
-    return _print_lines(data, place, stop, out, levels, digits)
+    return _print_lines(data, position, stop, out, levels, digits)
 
 
 @inner
-def _print_lines(data: Any, place: int, stop: int, out: Any, levels: Any, digits: Any) -> Any:
+def _print_lines(data: Any, position: int, stop: int, out: Any, levels: Any, digits: Any) -> Any:
     limit = len(out) - ROOM
     at = 0
     while True:
-        line = skip_spaces(data, place)
+        line = skip_spaces(data, position)
         while np.int64(load64(data, line)) == _VERSION and peek(data, line + 8) == SPACE:
             line = skip_spaces(data, line + 8)
         if line >= stop:
             return DONE, stop, at
         if peek(data, line) == _NEWLINE:
-            place = line + 1
+            position = line + 1
             continue
         if at > limit:
-            return FULL, place, at
-        end, behind = _print_line(data, line, out, at, limit, levels, digits)
+            return FULL, position, at
+        end, out_end = _print_line(data, line, out, at, limit, levels, digits)
         if end < 0:
-            return -end, place, at
+            return -end, position, at
         end = skip_spaces(data, end)
         if end < stop and peek(data, end) != _NEWLINE:
-            return REFUSED, place, at
-        poke(out, behind, _NEWLINE)
-        at = behind + 1
-        place = end + 1
+            return REFUSED, position, at
+        poke(out, out_end, _NEWLINE)
+        at = out_end + 1
+        position = end + 1
         if end >= stop:
             return DONE, stop, at
 
 
 @inner
-def _print_line(data: Any, place: int, out: Any, at: int, limit: int, levels: Any, digits: Any) -> Any:
+def _print_line(data: Any, position: int, out: Any, at: int, limit: int, levels: Any, digits: Any) -> Any:
     """Return the ends of a line's struct in the data and the output; a negative status if printing stopped in it."""
-    if peek(data, place) != OPEN_OBJECT:
+    if peek(data, position) != OPEN_OBJECT:
         return -REFUSED, at
     poke(out, at, OPEN_OBJECT)
     at += 1
-    inside = _record_at(data, place + 1)
+    inside = _record_at(data, position + 1)
     is_wrapped = inside > 0
-    place = inside if is_wrapped else place + 1
+    position = inside if is_wrapped else position + 1
     depth, kind = 0, _OUTER
     while True:
         # The next token begins a member or an element, or closes the container.
-        place = skip_spaces(data, place)
-        byte = peek(data, place)
+        position = skip_spaces(data, position)
+        byte = peek(data, position)
         if at > limit:
             return -FULL, at
         if byte == _closing(kind):
             if peek(out, at - 1) == COMMA:
                 return -REFUSED, at
-            place += 1
+            position += 1
             poke(out, at, byte)
             at += 1
             if kind == _OUTER:
                 if not is_wrapped:
-                    return place, at
-                place = skip_spaces(data, place)
-                return (place + 1 if peek(data, place) == CLOSE_OBJECT else -REFUSED), at
+                    return position, at
+                position = skip_spaces(data, position)
+                return (position + 1 if peek(data, position) == CLOSE_OBJECT else -REFUSED), at
             if kind != _MEMBERS:
                 poke(out, at, CLOSE_OBJECT)
                 at += 1
@@ -321,46 +321,46 @@ def _print_line(data: Any, place: int, out: Any, at: int, limit: int, levels: An
             kind = levels[depth]
         else:
             if kind <= _STRUCT:
-                place, at = print_name(data, place, out, at, limit)
-                if place < 0:
-                    return place, at
-                byte = peek(data, place)
-            opened = _opened_at(data, place, kind)
+                position, at = print_name(data, position, out, at, limit)
+                if position < 0:
+                    return position, at
+                byte = peek(data, position)
+            opened = _opened_at(data, position, kind)
             if opened != _NOTHING:
                 if opened < 0 or depth == MAX_DEPTH:
                     return -REFUSED, at
-                place += _SET_MARK_BYTES if opened >= _SET else 1
+                position += _SET_MARK_BYTES if opened >= _SET else 1
                 copy32(out, at, _HEADS, _HEAD_BYTES * opened)
                 at += 1 if opened == _MEMBERS else _SET_BYTES if opened >= _SET else _SCALAR_BYTES
                 poke(levels, depth, kind)
                 depth += 1
                 kind = opened
                 continue
-            place, at = _print_scalar(data, place, out, at, limit, kind, digits)
-            if place < 0:
-                return place, at
+            position, at = _print_scalar(data, position, out, at, limit, kind, digits)
+            if position < 0:
+                return position, at
         # After a value.
-        place = skip_spaces(data, place)
-        byte = peek(data, place)
+        position = skip_spaces(data, position)
+        byte = peek(data, position)
         if byte == COMMA:
             poke(out, at, COMMA)
             at += 1
-            place += 1
+            position += 1
         elif byte != _closing(kind):
             return -REFUSED, at
 
 
 @inner
-def _record_at(data: Any, place: int) -> Any:
+def _record_at(data: Any, position: int) -> Any:
     """Return the position of the first member of a change that is nested in another struct, or -1."""
-    place = skip_spaces(data, place)
-    if np.int64(load64(data, place)) & _SIX_BYTES != _RECORD:
+    position = skip_spaces(data, position)
+    if np.int64(load64(data, position)) & _SIX_BYTES != _RECORD:
         return -1
-    place = skip_spaces(data, place + _RECORD_BYTES)
-    if peek(data, place) != COLON:
+    position = skip_spaces(data, position + _RECORD_BYTES)
+    if peek(data, position) != COLON:
         return -1
-    place = skip_spaces(data, place + 1)
-    return place + 1 if peek(data, place) == OPEN_OBJECT else -1
+    position = skip_spaces(data, position + 1)
+    return position + 1 if peek(data, position) == OPEN_OBJECT else -1
 
 
 @inner
@@ -369,10 +369,10 @@ def _closing(kind: int) -> Any:
 
 
 @inner
-def _opened_at(data: Any, place: int, kind: int) -> Any:
+def _opened_at(data: Any, position: int, kind: int) -> Any:
     """Return the kind of container that begins here, ``_NOTHING`` if none does, or -1 if the reference must decide."""
-    byte = peek(data, place)
-    is_struct = byte == OPEN_OBJECT and peek(data, place + 1) != OPEN_OBJECT
+    byte = peek(data, position)
+    is_struct = byte == OPEN_OBJECT and peek(data, position + 1) != OPEN_OBJECT
     if kind == _OUTER:
         return _MEMBERS if is_struct else -1
     if not is_struct and byte not in (OPEN_ARRAY, _DOLLAR):
@@ -380,13 +380,13 @@ def _opened_at(data: Any, place: int, kind: int) -> Any:
     if kind >= _SET:
         return -1
     if byte == _DOLLAR:
-        return _set_at(data, place)
+        return _set_at(data, position)
     return _STRUCT if is_struct else _LIST
 
 
 @inner
-def _print_scalar(data: Any, place: int, out: Any, at: int, limit: int, kind: int, digits: Any) -> Any:
-    byte = peek(data, place)
+def _print_scalar(data: Any, position: int, out: Any, at: int, limit: int, kind: int, digits: Any) -> Any:
+    byte = peek(data, position)
     if byte == QUOTE:
         head = _HEAD_OF_S
     elif byte == OPEN_OBJECT:
@@ -396,7 +396,7 @@ def _print_scalar(data: Any, place: int, out: Any, at: int, limit: int, kind: in
     elif kind >= _SET:
         return -REFUSED, at
     else:
-        return _print_word(data, place, out, at)
+        return _print_word(data, position, out, at)
     if kind < _SET:
         copy32(out, at, _HEADS, _HEAD_BYTES * head)
         at += _SCALAR_BYTES
@@ -406,25 +406,25 @@ def _print_scalar(data: Any, place: int, out: Any, at: int, limit: int, kind: in
         poke(out, at, QUOTE)
         at += 1
     if head == _HEAD_OF_S:
-        place, at = print_text(data, place + 1, out, at, limit)
+        position, at = print_text(data, position + 1, out, at, limit)
     elif head == _HEAD_OF_N:
-        place, at = print_decimal(data, place, out, at, digits)
+        position, at = print_decimal(data, position, out, at, digits)
     else:
-        place, at = print_blob(data, place + 2, out, at, limit)
+        position, at = print_blob(data, position + 2, out, at, limit)
     poke(out, at, QUOTE)
     poke(out, at + 1, CLOSE_OBJECT)
-    return place, at + (1 if kind >= _SET else 2)
+    return position, at + (1 if kind >= _SET else 2)
 
 
 @inner
-def _set_at(data: Any, place: int) -> Any:
+def _set_at(data: Any, position: int) -> Any:
     """Return the kind of the set whose annotation and bracket are here, or -1."""
-    middle, end = np.int64(load64(data, place + 8)), np.int64(load64(data, place + 11))
-    if np.int64(load64(data, place)) != _SET_MARK or middle & _TWO_BYTES != _SET_MARK_MIDDLE:
+    middle, end = np.int64(load64(data, position + 8)), np.int64(load64(data, position + 11))
+    if np.int64(load64(data, position)) != _SET_MARK or middle & _TWO_BYTES != _SET_MARK_MIDDLE:
         return -1
     if end & _FOUR_BYTES != _SET_MARK_END:
         return -1
-    letter = peek(data, place + 10)
+    letter = peek(data, position + 10)
     if letter == _LETTER_S:
         return _SET
     if letter == _LETTER_N:
@@ -433,17 +433,17 @@ def _set_at(data: Any, place: int) -> Any:
 
 
 @inner
-def _print_word(data: Any, place: int, out: Any, at: int) -> Any:
+def _print_word(data: Any, position: int, out: Any, at: int) -> Any:
     """Print null, true or false."""
-    literal = read_literal(data, place)
+    literal = read_literal(data, position)
     head, length = _TRUE, 4
     if literal == 0:
         head, length = _FALSE, 5
     elif literal < 0:
         head = _NULL
-        if np.int64(load64(data, place)) & _FOUR_BYTES != _WORD_NULL:
+        if np.int64(load64(data, position)) & _FOUR_BYTES != _WORD_NULL:
             return -REFUSED, at
-    if not is_end(data, place + length):
+    if not is_end(data, position + length):
         return -REFUSED, at
     copy32(out, at, _HEADS, _HEAD_BYTES * head)
-    return place + length, at + _WORD_BYTES + (head == _FALSE)
+    return position + length, at + _WORD_BYTES + (head == _FALSE)

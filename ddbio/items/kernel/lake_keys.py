@@ -21,10 +21,10 @@ _COLON, _BAR = ord(":"), ord("|")
 
 
 class Texts(NamedTuple):
-    """Texts of rows: that of a row is in ``data`` from ``places[row]`` to ``places[row + 1]``."""
+    """Texts of rows: that of a row is in ``data`` from ``offsets[row]`` to ``offsets[row + 1]``."""
 
     data: npt.NDArray[np.uint8]
-    places: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
 
 
 class Keys(NamedTuple):
@@ -50,20 +50,20 @@ def write_keys(first: Any, second: Any, tags: Any, tables: Any, keys: Any) -> No
 
 @inner
 def _write_keys(arrays: Any, first: Any, second: Any, tags: Any, keys: Any) -> None:
-    first_places, first_end = first.places, len(first.data)
-    second_places, second_end = second.places, len(second.data)
+    first_offsets, first_end = first.offsets, len(first.data)
+    second_offsets, second_end = second.offsets, len(second.data)
     out, tables, ends, crcs = arrays.out, arrays.tables, keys.ends, keys.crcs
     has_second = len(tags) > 1
     at = 0
     for row in range(len(crcs)):
-        start, place = at, first_places[row]
+        start, position = at, first_offsets[row]
         at = _tagged(out, at, tags[0])
-        at = copy_bytes_unpadded(out, at, arrays.first, place, first_places[row + 1] - place, first_end)
+        at = copy_bytes_unpadded(out, at, arrays.first, position, first_offsets[row + 1] - position, first_end)
         if has_second:
             poke(out, at, _BAR)
-            place = second_places[row]
+            position = second_offsets[row]
             at = _tagged(out, at + 1, tags[1])
-            at = copy_bytes_unpadded(out, at, arrays.second, place, second_places[row + 1] - place, second_end)
+            at = copy_bytes_unpadded(out, at, arrays.second, position, second_offsets[row + 1] - position, second_end)
         ends[row] = at
         crcs[row] = crc_of(out, start, at, tables, _ONES) ^ _ONES
 

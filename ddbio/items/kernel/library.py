@@ -45,19 +45,19 @@ def load_library() -> Any:
         There is no library for this processor and numba is not installed, or the processor is big-endian.
     """
     if sys.byteorder != "little":
-        raise KernelError("ddbio reads and writes words as little-endian processors do, and this one is big-endian")
+        raise KernelError("ddbio supports little-endian processors only, and this one is big-endian")
     selected = os.environ.get("DDBIO_KERNEL", "")
     has_numba = find_spec("numba") is not None
     if selected == _JIT and has_numba:
         return None
-    beside = Path(__file__).with_name(FILE_NAME)
+    default_path = Path(__file__).with_name(FILE_NAME)
     try:
-        path = Path(selected) if selected else beside if beside.is_file() else _of_archive()
+        path = Path(selected) if selected else default_path if default_path.is_file() else _extract_from_archive()
         if path is None:
             problem = "there is no library of compiled loops for this platform"
         elif selected == _JIT:
-            problem = "numba is not installed, which DDBIO_KERNEL=jit asks for"
-        elif path == beside and _is_stale(path):
+            problem = "DDBIO_KERNEL=jit needs numba, which is not installed"
+        elif path == default_path and _is_stale(path):
             problem = "the library of compiled loops is older than their source"
         else:
             return _load(path)
@@ -65,24 +65,24 @@ def load_library() -> Any:
         problem = f"the library of compiled loops cannot be loaded: {error}"
     if selected or not has_numba:
         raise KernelError(f"{problem}; to build one: pip install 'ddbio[jit]', then {BUILD_COMMAND}")
-    words = "%s; numba compiles the loops in this process, which takes up to half a minute; to build one: %s"
-    _LOG.warning(words, problem, BUILD_COMMAND)
+    message = "%s; numba compiles the loops in this process, which takes up to half a minute; to build one: %s"
+    _LOG.warning(message, problem, BUILD_COMMAND)
     return None
 
 
 def _load(path: Path) -> Any:
     if "t" in getattr(sys, "abiflags", ""):
-        raise ImportError("it is for Python with the global interpreter lock, and this one has none")
+        raise ImportError("it needs the global interpreter lock, which this Python does not have")
     loader = ExtensionFileLoader(_MODULE, str(path))
     spec = spec_from_file_location(_MODULE, path, loader=loader)
     if spec is None:
-        raise ImportError(f"{path} is no extension module")
+        raise ImportError(f"{path} is not an extension module")
     module = module_from_spec(spec)
     loader.exec_module(module)
     return module
 
 
-def _of_archive() -> Path | None:
+def _extract_from_archive() -> Path | None:
     """Extract the library from the archive of this module, and return its path; None if there is no library."""
     try:
         # Only loaders of archives find a file that does not exist in the file system. They need the unchanged path:
@@ -90,10 +90,10 @@ def _of_archive() -> Path | None:
         content = __spec__.loader.get_data(__file__.removesuffix(Path(__file__).name) + FILE_NAME)  # type: ignore[union-attr]
     except OSError:
         return None
-    return _extracted(content)
+    return _write_private_copy(content)
 
 
-def _extracted(content: bytes) -> Path:
+def _write_private_copy(content: bytes) -> Path:
     """Write the library to a private folder, unless it has the same bytes already, and return its path."""
     digest = hashlib.sha256(content).hexdigest()
     folder = private_folder("kernel")

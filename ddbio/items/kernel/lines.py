@@ -41,93 +41,93 @@ _SCALAR, _BUT_TYPE = (
 
 
 @loop(uint8[:], int64, uint8[:])
-def split_items(data: Any, place: int, out: Any) -> Any:
-    """Print the items after the bracket at ``place``; return their number, or -1, and the number of printed bytes.
+def split_items(data: Any, position: int, out: Any) -> Any:
+    """Print the items after the bracket at ``position``; return their number, or -1, and the number of printed bytes.
 
     ``data`` has ``PAD`` zeros after its end, where every search stops.
     """
-    return _split_items(data, place, out)
+    return _split_items(data, position, out)
 
 
 @inner
-def _split_items(data: Any, place: int, out: Any) -> Any:
+def _split_items(data: Any, position: int, out: Any) -> Any:
     count, at = 0, 0
-    place = skip_blank(data, place)
-    if peek(data, place) == CLOSE_ARRAY:
+    position = skip_blank(data, position)
+    if peek(data, position) == CLOSE_ARRAY:
         return 0, 0
     while True:
-        if peek(data, place) != OPEN_OBJECT:
+        if peek(data, position) != OPEN_OBJECT:
             return -1, at
         copy32(out, at, _HEAD, 0)
         at += _HEAD_BYTES
-        stop = end_of_compact(data, place)
+        stop = end_of_compact(data, position)
         if stop > 0:
-            at = copy_bytes(out, at, data, place, stop - place)
-            place = stop
+            at = copy_bytes(out, at, data, position, stop - position)
+            position = stop
         else:
-            place, at = _print_value(data, place, out, at)
-            if place < 0:
+            position, at = _print_value(data, position, out, at)
+            if position < 0:
                 return -1, at
         poke(out, at, CLOSE_OBJECT)
         poke(out, at + 1, _NEWLINE)
         at += 2
         count += 1
-        place = skip_blank(data, place)
-        byte = peek(data, place)
+        position = skip_blank(data, position)
+        byte = peek(data, position)
         if byte == CLOSE_ARRAY:
             return count, at
         if byte != COMMA:
             return -1, at
-        place = skip_blank(data, place + 1)
+        position = skip_blank(data, position + 1)
 
 
 @inner
-def end_of_compact(data: Any, place: int) -> Any:
+def end_of_compact(data: Any, position: int) -> Any:
     """Return the position after an object without white space between tokens, or -1."""
     depth = 0
     while True:
-        byte = peek(data, place)
-        place += 1
+        byte = peek(data, position)
+        position += 1
         if byte == QUOTE:
-            stop = end_of_text(data, place)
+            stop = end_of_text(data, position)
             if np.int64(load64(data, stop)) & _BUT_TYPE == _SCALAR:
                 # A name was followed by the opening of a text or a number.
                 stop = end_of_text(data, stop + _SCALAR_BYTES)
                 depth += 1
             if peek(data, stop) != QUOTE:
                 return -1
-            place = stop + 1
+            position = stop + 1
         elif byte in (OPEN_OBJECT, OPEN_ARRAY):
             depth += 1
         elif byte in (CLOSE_OBJECT, CLOSE_ARRAY):
             depth -= 1
             if depth == 0:
-                return place
+                return position
         elif byte <= _SPACE:
             return -1
 
 
 @inner
-def end_of_text(data: Any, place: int) -> Any:
+def end_of_text(data: Any, position: int) -> Any:
     """Return the position of the quote that ends a text, or of a control character in it."""
     while True:
-        step = special32(data, place)
-        place += step
+        step = special32(data, position)
+        position += step
         if step < _STEP:
-            if peek(data, place) != BACKSLASH:
-                return place
+            if peek(data, position) != BACKSLASH:
+                return position
             # An escaped quote does not end the text.
-            place += 2
+            position += 2
 
 
 @inner
-def _print_value(data: Any, place: int, out: Any, at: int) -> Any:
+def _print_value(data: Any, position: int, out: Any, at: int) -> Any:
     """Print an object without white space between tokens; return the positions after it in the data and the output."""
     out_of_line()
     depth = 0
     while True:
-        byte = peek(data, place)
-        place += 1
+        byte = peek(data, position)
+        position += 1
         if byte <= _SPACE:
             if byte == 0:
                 return -1, at
@@ -135,38 +135,38 @@ def _print_value(data: Any, place: int, out: Any, at: int) -> Any:
         poke(out, at, byte)
         at += 1
         if byte == QUOTE:
-            place, at = _print_text(data, place, out, at)
-            if place < 0:
+            position, at = _print_text(data, position, out, at)
+            if position < 0:
                 return -1, at
         elif byte in (OPEN_OBJECT, OPEN_ARRAY):
             depth += 1
         elif byte in (CLOSE_OBJECT, CLOSE_ARRAY):
             depth -= 1
             if depth == 0:
-                return place, at
+                return position, at
 
 
 @inner
-def _print_text(data: Any, place: int, out: Any, at: int) -> Any:
+def _print_text(data: Any, position: int, out: Any, at: int) -> Any:
     """Print a text with its closing quote."""
     while True:
-        step = special32(data, place)
-        copy32(out, at, data, place)
-        place += step
+        step = special32(data, position)
+        copy32(out, at, data, position)
+        position += step
         at += step
         if step == _STEP:
             continue
-        byte = peek(data, place)
+        byte = peek(data, position)
         poke(out, at, byte)
-        place += 1
+        position += 1
         at += 1
         if byte == QUOTE:
-            return place, at
+            return position, at
         if byte != BACKSLASH:
             return -1, at
         # An escaped quote does not end the text.
-        poke(out, at, peek(data, place))
-        place += 1
+        poke(out, at, peek(data, position))
+        position += 1
         at += 1
 
 
@@ -185,36 +185,41 @@ class Rows(NamedTuple):
 
 
 @loop(Rows, int64, int64, int64)
-def join_rows(rows: Any, row: int, most_rows: int, most_bytes: int) -> Any:
+def join_rows(rows: Any, row: int, max_rows: int, max_bytes: int) -> Any:
     """Join rows from ``row`` on; return the number of the next row, and the number of joined bytes.
 
-    ``joined`` has ``most_bytes`` and ``PAD`` more.
+    ``joined`` has ``max_bytes`` and ``PAD`` more.
     """
-    end = min(row + most_rows, len(rows.offsets) - 1)
-    return _join_rows(pointers(rows), len(rows.data), row, end, most_bytes)
+    end = min(row + max_rows, len(rows.offsets) - 1)
+    return _join_rows(pointers(rows), len(rows.data), row, end, max_bytes)
 
 
 @inner
-def _join_rows(c: Any, n_bytes: int, row: int, end: int, most_bytes: int) -> Any:
+def _join_rows(c: Any, n_bytes: int, row: int, end: int, max_bytes: int) -> Any:
     at = 0
     while row < end:
-        place, stop = peek(c.offsets, row), peek(c.offsets, row + 1)
-        while place < stop and _is_blank(peek(c.data, place)):
-            place += 1
-        while place < stop and _is_blank(peek(c.data, stop - 1)):
+        position, stop = peek(c.offsets, row), peek(c.offsets, row + 1)
+        while position < stop and _is_blank(peek(c.data, position)):
+            position += 1
+        while position < stop and _is_blank(peek(c.data, stop - 1)):
             stop -= 1
-        length = stop - place
-        if length < 2 or peek(c.data, place) != _OPEN or peek(c.data, stop - 1) != _CLOSE or at + length >= most_bytes:  # noqa: PLR2004 - both braces
+        length = stop - position
+        if (
+            length < 2  # noqa: PLR2004 - both braces
+            or peek(c.data, position) != _OPEN
+            or peek(c.data, stop - 1) != _CLOSE
+            or at + length >= max_bytes
+        ):
             break
         poke(c.places, row, at)
-        while place < stop:
-            if place + _STEP <= n_bytes:
-                copy32(c.joined, at, c.data, place)
-                step = min(_STEP, stop - place)
+        while position < stop:
+            if position + _STEP <= n_bytes:
+                copy32(c.joined, at, c.data, position)
+                step = min(_STEP, stop - position)
             else:
-                poke(c.joined, at, peek(c.data, place))
+                poke(c.joined, at, peek(c.data, position))
                 step = 1
-            place += step
+            position += step
             at += step
         poke(c.joined, at, _LINE_END)
         at += 1
@@ -244,9 +249,9 @@ def take_texts(  # noqa: PLR0913, PLR0917 - compiled code has no objects
     """
     p = pointers(_Texts(texts, separator, out))
     at, end = 0, len(texts)
-    for place in range(len(rows)):
-        starts[place] = at
-        first = begins[rows[place]]
-        at = copy_bytes_unpadded(p.out, at, p.texts, first, ends[rows[place]] - first, end)
+    for index in range(len(rows)):
+        starts[index] = at
+        first = begins[rows[index]]
+        at = copy_bytes_unpadded(p.out, at, p.texts, first, ends[rows[index]] - first, end)
         at = copy_bytes(p.out, at, p.separator, 0, len(separator) - PAD)
     starts[len(rows)] = at

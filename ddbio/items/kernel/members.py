@@ -37,7 +37,7 @@ class _Walk(NamedTuple):
     words: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
     starts: npt.NDArray[np.int64]
-    rooms: npt.NDArray[np.int64]
+    capacities: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int32]
     counts: npt.NDArray[np.int64]
 
@@ -55,40 +55,50 @@ class Openings:
 
     def __init__(self, names: tuple[bytes, ...], base64: int = NO_BASE64) -> None:
         texts = [b'"' + name + b'":"' for name in names]
-        self.base64, self.least = base64, min(map(len, texts))
+        self.base64, self.min_length = base64, min(map(len, texts))
         self.lengths = np.array([len(text) for text in texts], np.int64)
         width = int(self.lengths.max())
         self.texts = np.frombuffer(b"".join(text.ljust(width, b"\0") for text in texts) + bytes(PAD), np.uint8)
         lasts = [text[-_LETTERS - _SIGNS :] for text in texts]
-        self.words = np.array([int.from_bytes(each, "little", signed=True) for each in lasts], np.int64)
+        self.words = np.array([int.from_bytes(last, "little", signed=True) for last in lasts], np.int64)
 
     def find(self, text: bytes | bytearray | memoryview) -> list[Any] | None:
         """Return the values of each member as an array of texts, or of decoded bytes; None if a value is refused.
 
         Decoded values are followed by a line end each, which belongs to the value.
         """
-        given = np.frombuffer(text, np.uint8)
-        size = len(given)
+        source = np.frombuffer(text, np.uint8)
+        size = len(source)
         data = memory.allocate(size + PAD)
-        data[:size], data[size:] = given, QUOTE
-        rooms = np.full(len(self.words), size, np.int64)
+        data[:size], data[size:] = source, QUOTE
+        capacities = np.full(len(self.words), size, np.int64)
         if self.base64 >= 0:
-            rooms[self.base64] = size * 3 // 4
-        starts = np.cumsum(rooms + PAD) - rooms - PAD
-        most = size // self.least + 2
-        values = memory.allocate(int(rooms.sum()) + PAD * len(rooms))
-        ends, counts = np.zeros(most * len(rooms), np.int32), np.zeros(len(rooms), np.int64)
+            capacities[self.base64] = size * 3 // 4
+        starts = np.cumsum(capacities + PAD) - capacities - PAD
+        max_values = size // self.min_length + 2
+        values = memory.allocate(int(capacities.sum()) + PAD * len(capacities))
+        ends, counts = np.zeros(max_values * len(capacities), np.int32), np.zeros(len(capacities), np.int64)
         walk = _Walk(
-            data, self.texts, values, _QUOTE_AND_COLON, PAIRS, self.words, self.lengths, starts, rooms, ends, counts
+            data,
+            self.texts,
+            values,
+            _QUOTE_AND_COLON,
+            PAIRS,
+            self.words,
+            self.lengths,
+            starts,
+            capacities,
+            ends,
+            counts,
         )
-        if find_members(walk, size, most, self.base64) < 0:
+        if find_members(walk, size, max_values, self.base64) < 0:
             return None
-        found = [
-            (values[start:], ends[member * most :][: count + 1].copy())
+        matches = [
+            (values[start:], ends[member * max_values :][: count + 1].copy())
             for member, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True))
         ]
         try:
-            return [_array(*each, is_text=member != self.base64) for member, each in enumerate(found)]
+            return [_array(*parts, is_text=member != self.base64) for member, parts in enumerate(matches)]
         except pa.ArrowInvalid:
             # A text is not UTF-8.
             return None
@@ -118,27 +128,27 @@ class Marks:
     def __init__(self, *texts: bytes) -> None:
         # Texts with the same first two bytes share one comparison.
         ordered = sorted(texts)
-        self._texts, openings = ordered, sorted({each[:2] for each in ordered})
-        signs = b"".join(bytes([sign]) * _STEP for each in openings for sign in each)
-        bounds = [0, *(sum(each[:2] <= opening for each in ordered) for opening in openings)]
+        self._texts, openings = ordered, sorted({text[:2] for text in ordered})
+        signs = b"".join(bytes([sign]) * _STEP for opening in openings for sign in opening)
+        bounds = [0, *(sum(text[:2] <= opening for text in ordered) for opening in openings)]
         self._arrays = (
             np.frombuffer(signs, np.uint8),
-            np.frombuffer(b"".join(each.ljust(_STEP, b"\0") for each in ordered) + bytes(PAD), np.uint8),
-            np.array([_word_of(each[:_WORD]) for each in ordered], np.int64),
-            np.array([_word_of(b"\xff" * len(each[:_WORD])) for each in ordered], np.int64),
-            np.array([len(each) for each in ordered], np.int64),
+            np.frombuffer(b"".join(text.ljust(_STEP, b"\0") for text in ordered) + bytes(PAD), np.uint8),
+            np.array([_word_of(text[:_WORD]) for text in ordered], np.int64),
+            np.array([_word_of(b"\xff" * len(text[:_WORD])) for text in ordered], np.int64),
+            np.array([len(text) for text in ordered], np.int64),
             np.array(bounds, np.int64),
         )
 
     def found(self, text: bytes | memoryview) -> frozenset[bytes]:
         """Return the texts that occur in ``text``."""
         # The last bytes are searched in a padded copy.
-        most = max(0, len(text) - PAD)
-        rest = bytes(text[most:]) + bytes(PAD)
+        max_values = max(0, len(text) - PAD)
+        tail = bytes(text[max_values:]) + bytes(PAD)
         bits = 0
-        for data, stop in ((text, most), (rest, len(text) - most)):
+        for data, stop in ((text, max_values), (tail, len(text) - max_values)):
             bits |= int(find_marks(_Search(np.frombuffer(data, np.uint8), *self._arrays), stop))
-        return frozenset(each for place, each in enumerate(self._texts) if bits >> place & 1)
+        return frozenset(text for index, text in enumerate(self._texts) if bits >> index & 1)
 
 
 def _word_of(data: bytes) -> int:
@@ -160,13 +170,13 @@ def find_marks(search: Any, stop: int) -> Any:
 
 @inner
 def _find_marks(w: Any, n_openings: int, stop: int) -> Any:
-    data, place, found = w.data, 0, 0
-    while place < stop:
+    data, position, bits = w.data, 0, 0
+    while position < stop:
         for opening in range(n_openings):
             signs = 2 * _STEP * opening
-            hits = equal32(data, place, w.signs, signs) & equal32(data, place + 1, w.signs, signs + _STEP)
+            hits = equal32(data, position, w.signs, signs) & equal32(data, position + 1, w.signs, signs + _STEP)
             while hits != 0:
-                at = place + lowest_bit(np.uint64(hits))
+                at = position + lowest_bit(np.uint64(hits))
                 hits &= hits - 1
                 if at >= stop:
                     break
@@ -175,29 +185,29 @@ def _find_marks(w: Any, n_openings: int, stop: int) -> Any:
                     if word & peek(w.masks, mark) == peek(w.words, mark) and same_text(
                         data, at, w.texts, _STEP * mark, peek(w.lengths, mark)
                     ):
-                        found |= 1 << mark
-        place += _STEP
-    return found
+                        bits |= 1 << mark
+        position += _STEP
+    return bits
 
 
 @loop(_Walk, int64, int64, int64)
-def find_members(walk: Any, stop: int, most: int, base64: int) -> Any:
+def find_members(walk: Any, stop: int, max_values: int, base64: int) -> Any:
     """Find the values; return 0, or -1 if the text is refused."""
     n_members = len(walk.words)
     width = (len(walk.openings) - PAD) // n_members
-    return _find_members(pointers(walk), n_members, width, stop, most, base64)
+    return _find_members(pointers(walk), n_members, width, stop, max_values, base64)
 
 
 @inner
-def _find_members(w: Any, n_members: int, width: int, stop: int, most: int, base64: int) -> Any:
-    data, place = w.data, 0
-    while place < stop:
+def _find_members(w: Any, n_members: int, width: int, stop: int, max_values: int, base64: int) -> Any:
+    data, position = w.data, 0
+    while position < stop:
         # A name has ended, and a text begins.
-        hits = equal32(data, place, w.signs, 0) & equal32(data, place + 1, w.signs, _STEP)
-        hits &= equal32(data, place + 2, w.signs, 0)
-        after = place + _STEP
+        hits = equal32(data, position, w.signs, 0) & equal32(data, position + 1, w.signs, _STEP)
+        hits &= equal32(data, position + 2, w.signs, 0)
+        after = position + _STEP
         while hits != 0:
-            at = place + lowest_bit(np.uint64(hits))
+            at = position + lowest_bit(np.uint64(hits))
             hits &= hits - 1
             if at < _LETTERS or at >= stop:
                 continue
@@ -212,36 +222,36 @@ def _find_members(w: Any, n_members: int, width: int, stop: int, most: int, base
                     continue
                 end = text_end(data, begin)
                 is_text = peek(data, end) == QUOTE and end < stop
-                if not is_text or not _take(w, member, begin, end - begin, most, member == base64):
+                if not is_text or not _take(w, member, begin, end - begin, max_values, member == base64):
                     return -1
                 if end >= after:
                     after, hits = end, 0
                 break
-        place = after
+        position = after
     return 0
 
 
 @inner
-def _take(w: Any, member: int, place: int, length: int, most: int, is_decoded: bool) -> Any:  # noqa: FBT001 - compiled code
+def _take(w: Any, member: int, position: int, length: int, max_values: int, is_decoded: bool) -> Any:  # noqa: FBT001 - compiled code
     """Copy or decode a value; return False if it does not fit or is not base64."""
     count = peek(w.counts, member)
-    at = np.int64(peek(w.ends, member * most + count))
+    at = np.int64(peek(w.ends, member * max_values + count))
     target = peek(w.starts, member) + at
-    if count + 1 >= most:
+    if count + 1 >= max_values:
         return False
     if is_decoded:
-        if at + decoded_length(w.data, place, length) >= peek(w.rooms, member) + PAD:
+        if at + decoded_length(w.data, position, length) >= peek(w.capacities, member) + PAD:
             return False
-        size = decode_whole_base64(w.values, target, w.data, place, length, w.pairs)
+        size = decode_whole_base64(w.values, target, w.data, position, length, w.pairs)
         if size < 0:
             return False
         poke(w.values, target + size, _NEWLINE)
         at += size + 1
     else:
-        if at + length > peek(w.rooms, member):
+        if at + length > peek(w.capacities, member):
             return False
-        copy_bytes(w.values, target, w.data, place, length)
+        copy_bytes(w.values, target, w.data, position, length)
         at += length
-    poke(w.ends, member * most + count + 1, np.int32(at))
+    poke(w.ends, member * max_values + count + 1, np.int32(at))
     poke(w.counts, member, count + 1)
     return True

@@ -84,26 +84,26 @@ _STEP = 32
 
 
 @inner
-def copy_bytes(out: Any, at: int, data: Any, place: int, length: int) -> Any:
+def copy_bytes(out: Any, at: int, data: Any, position: int, length: int) -> Any:
     """Copy bytes; return the position after them in the output."""
     stop = at + length
     while at < stop:
-        copy32(out, at, data, place)
+        copy32(out, at, data, position)
         at += _STEP
-        place += _STEP
+        position += _STEP
     return stop
 
 
 @inner
-def copy_bytes_unpadded(out: Any, at: int, data: Any, place: int, length: int, end: int) -> Any:
+def copy_bytes_unpadded(out: Any, at: int, data: Any, position: int, length: int, end: int) -> Any:
     """Copy bytes of an array without padding, which ends at ``end``; return the position after them in the output."""
     stop = at + length
-    while at < stop and place + _STEP <= end:
-        copy32(out, at, data, place)
+    while at < stop and position + _STEP <= end:
+        copy32(out, at, data, position)
         at += _STEP
-        place += _STEP
+        position += _STEP
     while at < stop:
-        poke(out, at, peek(data, place))
+        poke(out, at, peek(data, position))
         at += 1
-        place += 1
+        position += 1
     return stop

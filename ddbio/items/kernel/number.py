@@ -57,22 +57,22 @@ def _eight_digits(word: Any) -> Any:
 
 
 @inlined
-def plain_number(data: Any, place: int, length: int) -> Any:
+def plain_number(data: Any, position: int, length: int) -> Any:
     """Return the digits of an unsigned number of 1 to 16 bytes, and the number of digits after its point.
 
     The latter is -1 if the number is not canonical.
     """
     # The last byte of a word is the highest. The bytes below the first digit are zero.
     if length <= _WORD_BYTES:
-        word = (load64(data, place) ^ _ZEROS) << np.uint64(64 - 8 * length)
+        word = (load64(data, position) ^ _ZEROS) << np.uint64(64 - 8 * length)
         others, scale = _not_digits(word), 0
         if others != 0:
             word, scale = _without_point(word, others)
         value = _eight_digits(word)
     else:
         low = length - _WORD_BYTES
-        first, unused = load64(data, place) ^ _ZEROS, np.uint64(64 - 8 * low)
-        word = (load64(data, place + low) ^ _ZEROS) >> unused << unused
+        first, unused = load64(data, position) ^ _ZEROS, np.uint64(64 - 8 * low)
+        word = (load64(data, position + low) ^ _ZEROS) >> unused << unused
         others, scale = _not_digits(first), 0
         if others != 0:
             first, scale = _without_point(first, others)
@@ -84,8 +84,8 @@ def plain_number(data: Any, place: int, length: int) -> Any:
                 low -= 1
         value = _eight_digits(first) * _POWERS[low] + _eight_digits(word)
     # A canonical number has no leading zero except before the point, and no trailing zero after it.
-    whole = length - scale - (scale > 0)
-    if (peek(data, place) == ZERO and whole > 1) or (scale > 0 and (whole == 0 or word >> _LAST_BYTE == 0)):
+    n_integer = length - scale - (scale > 0)
+    if (peek(data, position) == ZERO and n_integer > 1) or (scale > 0 and (n_integer == 0 or word >> _LAST_BYTE == 0)):
         scale = -1
     return value, scale
 
@@ -107,39 +107,39 @@ def _without_point(word: Any, others: Any) -> Any:
 
 
 @inner
-def read_digits(data: Any, place: int) -> Any:
-    """Return the value of the digits at ``place`` and their end; with more than 19 digits the value is wrong."""
+def read_digits(data: Any, position: int) -> Any:
+    """Return the value of the digits at ``position`` and their end; with more than 19 digits the value is wrong."""
     value = np.uint64(0)
-    limit = place + 3 * 8
+    limit = position + 3 * 8
     while True:
-        word = load64(data, place) ^ _ZEROS
+        word = load64(data, position) ^ _ZEROS
         count = lowest_bit(((word + _TO_HIGH) | word) & _HIGH) >> 3
         if count < _WORD_BYTES:
             break
         value = value * _EIGHT_DIGITS + _eight_digits(word)
-        place += 8
-        if place >= limit:
-            return value, place
+        position += 8
+        if position >= limit:
+            return value, position
     if count > 0:
         value = value * _POWERS[count] + _eight_digits(word << np.uint64(64 - 8 * count))
-    return value, place + count
+    return value, position + count
 
 
 @inner
-def parse_number(data: Any, place: int, stop: int, digits: Any) -> Any:
+def parse_number(data: Any, position: int, stop: int, digits: Any) -> Any:
     """Parse a text as a number; return whether it is one, its sign, the count of its significant digits, and the point.
 
     The digits are written to ``digits``. The value is 0.digits times ten to the power of the point; zero has no digits.
     """
     out_of_line()
     negative = False
-    if place < stop and (peek(data, place) == MINUS or peek(data, place) == PLUS):
-        negative = peek(data, place) == MINUS
-        place += 1
+    if position < stop and (peek(data, position) == MINUS or peek(data, position) == PLUS):
+        negative = peek(data, position) == MINUS
+        position += 1
     total, significant, fraction = 0, 0, 0
     has_digits, in_fraction = False, False
-    while place < stop:
-        byte = peek(data, place)
+    while position < stop:
+        byte = peek(data, position)
         if byte == POINT and not in_fraction:
             in_fraction = True
         elif ZERO <= byte <= NINE:
@@ -153,8 +153,8 @@ def parse_number(data: Any, place: int, stop: int, digits: Any) -> Any:
                     significant = total
         else:
             break
-        place += 1
-    is_number, exponent = _exponent(data, place, stop)
+        position += 1
+    is_number, exponent = _exponent(data, position, stop)
     if not has_digits or not is_number:
         return False, False, 0, 0
     if significant == 0:
@@ -165,60 +165,60 @@ def parse_number(data: Any, place: int, stop: int, digits: Any) -> Any:
 
 
 @inner
-def _exponent(data: Any, place: int, stop: int) -> Any:
+def _exponent(data: Any, position: int, stop: int) -> Any:
     """Return whether the rest of a number is an exponent or empty, and the exponent, clamped far out of range."""
-    if place == stop:
+    if position == stop:
         return True, 0
-    if peek(data, place) not in _EXPONENTS:
+    if peek(data, position) not in _EXPONENTS:
         return False, 0
-    place += 1
+    position += 1
     negative = False
-    if place < stop and (peek(data, place) == MINUS or peek(data, place) == PLUS):
-        negative = peek(data, place) == MINUS
-        place += 1
-    first = place
+    if position < stop and (peek(data, position) == MINUS or peek(data, position) == PLUS):
+        negative = peek(data, position) == MINUS
+        position += 1
+    first = position
     value = 0
-    while place < stop and ZERO <= peek(data, place) <= NINE:
-        value = min(value * 10 + peek(data, place) - ZERO, _LARGEST_EXPONENT)
-        place += 1
-    return place == stop and place > first, -value if negative else value
+    while position < stop and ZERO <= peek(data, position) <= NINE:
+        value = min(value * 10 + peek(data, position) - ZERO, _LARGEST_EXPONENT)
+        position += 1
+    return position == stop and position > first, -value if negative else value
 
 
 @inner
-def is_canonical(data: Any, place: int, stop: int) -> Any:
+def is_canonical(data: Any, position: int, stop: int) -> Any:
     """Return whether a text is a canonical number that is short enough to be in range for certain."""
-    whole, _ = canonical_digits(data, place, stop)
-    return whole >= 0
+    n_integer, _ = canonical_digits(data, position, stop)
+    return n_integer >= 0
 
 
 @inner
-def canonical_digits(data: Any, place: int, stop: int) -> Any:
+def canonical_digits(data: Any, position: int, stop: int) -> Any:
     """Return the counts of digits before and after the point of a canonical number.
 
     A zero before the point is not counted. The first count is -1 if the number is not canonical, or too long to be in
     range for certain.
     """
     out_of_line()
-    if stop - place > MAX_DIGITS:
+    if stop - position > MAX_DIGITS:
         return -1, 0
-    negative = peek(data, place) == MINUS
-    place += negative
-    first = place
-    while place < stop and ZERO <= peek(data, place) <= NINE:
-        place += 1
-    whole, has_zero = place - first, peek(data, first) == ZERO
-    if whole == 0 or (has_zero and (whole > 1 or (negative and place == stop))):
+    negative = peek(data, position) == MINUS
+    position += negative
+    first = position
+    while position < stop and ZERO <= peek(data, position) <= NINE:
+        position += 1
+    n_integer, has_zero = position - first, peek(data, first) == ZERO
+    if n_integer == 0 or (has_zero and (n_integer > 1 or (negative and position == stop))):
         return -1, 0
-    if place == stop:
-        return whole - has_zero, 0
-    if peek(data, place) != POINT:
+    if position == stop:
+        return n_integer - has_zero, 0
+    if peek(data, position) != POINT:
         return -1, 0
-    place += 1
-    first = place
-    while place < stop and ZERO <= peek(data, place) <= NINE:
-        place += 1
-    is_whole = place == stop and place > first and peek(data, stop - 1) != ZERO
-    return (whole - has_zero if is_whole else -1), place - first
+    position += 1
+    first = position
+    while position < stop and ZERO <= peek(data, position) <= NINE:
+        position += 1
+    is_whole = position == stop and position > first and peek(data, stop - 1) != ZERO
+    return (n_integer - has_zero if is_whole else -1), position - first
 
 
 @inner
@@ -236,30 +236,30 @@ def unscaled(digits: Any, count: int, point: int, scale: int) -> Any:
 
 
 @inner
-def unscaled_text(data: Any, place: int, scale: int) -> Any:
+def unscaled_text(data: Any, position: int, scale: int) -> Any:
     """Do the same as ``unscaled`` for the text of an unsigned canonical number, which is followed by a quote."""
     out_of_line()
-    high, low, place, _ = _append_digits(data, place, np.uint64(0), np.uint64(0))
-    if peek(data, place) == POINT:
-        high, low, _, count = _append_digits(data, place + 1, high, low)
+    high, low, position, _ = _append_digits(data, position, np.uint64(0), np.uint64(0))
+    if peek(data, position) == POINT:
+        high, low, _, count = _append_digits(data, position + 1, high, low)
         scale -= count
     return times_power(high, low, scale)
 
 
 @inner
-def _append_digits(data: Any, place: int, high: Any, low: Any) -> Any:
-    """Append the digits at ``place`` to the two words; return them, the position after the digits, and the count."""
-    first = place
+def _append_digits(data: Any, position: int, high: Any, low: Any) -> Any:
+    """Append the digits at ``position`` to the two words; return them, the position after the digits, and the count."""
+    first = position
     while True:
-        word = load64(data, place) ^ _ZEROS
+        word = load64(data, position) ^ _ZEROS
         others = _not_digits(word)
         count = lowest_bit(others) >> 3
         if count > 0:
             digits = _eight_digits(word << np.uint64(64 - 8 * count))
             high, low = _times(high, low, _POWERS[count], digits)
-        place += count
+        position += count
         if others != 0:
-            return high, low, place, place - first
+            return high, low, position, position - first
 
 
 @inner
@@ -281,7 +281,7 @@ def _times(high: Any, low: Any, factor: Any, more: Any) -> Any:
 
 
 _PAIRS = np.frombuffer(b"".join(b"%02d" % number for number in range(100)), np.uint8)
-_MOST_POWERS = 20
+_N_POWERS = 20
 _HUNDRED = np.uint64(100)
 _GROUP = np.uint64(10**9)
 _GROUPS, _GROUP_DIGITS = 5, 9
@@ -299,33 +299,33 @@ def _count_digits(magnitude: Any) -> Any:
             return 5 + (magnitude >= _POWERS[5])
         return 7 + (magnitude >= _POWERS[7])
     n_digits = 9
-    while n_digits < _MOST_POWERS and magnitude >= _POWERS[n_digits]:
+    while n_digits < _N_POWERS and magnitude >= _POWERS[n_digits]:
         n_digits += 1
     return n_digits
 
 
 @inner
-def _print_lowest(out: Any, place: int, magnitude: Any, count: int) -> Any:
-    """Print the lowest ``count`` digits of an integer before ``place``; return the integer without them."""
+def _print_lowest(out: Any, position: int, magnitude: Any, count: int) -> Any:
+    """Print the lowest ``count`` digits of an integer before ``position``; return the integer without them."""
     while count >= 2:  # noqa: PLR2004 - a pair
-        rest = magnitude // _HUNDRED
-        pair = np.int64(magnitude - rest * _HUNDRED) * 2
-        magnitude = rest
-        place -= 2
-        poke(out, place, _PAIRS[pair])
-        poke(out, place + 1, _PAIRS[pair + 1])
+        quotient = magnitude // _HUNDRED
+        pair = np.int64(magnitude - quotient * _HUNDRED) * 2
+        magnitude = quotient
+        position -= 2
+        poke(out, position, _PAIRS[pair])
+        poke(out, position + 1, _PAIRS[pair + 1])
         count -= 2
     if count > 0:
-        rest = magnitude // _TEN
-        poke(out, place - 1, np.int64(magnitude - rest * _TEN) + ZERO)
-        magnitude = rest
+        quotient = magnitude // _TEN
+        poke(out, position - 1, np.int64(magnitude - quotient * _TEN) + ZERO)
+        magnitude = quotient
     return magnitude
 
 
 @inner
 def _print_zeros(out: Any, at: int, count: int) -> Any:
-    for place in range(at, at + count):
-        poke(out, place, ZERO)
+    for position in range(at, at + count):
+        poke(out, position, ZERO)
     return at + count
 
 
@@ -361,9 +361,9 @@ def print_integer(out: Any, at: int, magnitude: Any, negative: Any, scale: int) 
         _print_lowest(out, stop, magnitude, n_digits)
         return stop, size
     stop = at + n_digits + 1
-    whole = _print_lowest(out, stop, magnitude, scale)
+    integer = _print_lowest(out, stop, magnitude, scale)
     poke(out, stop - scale - 1, POINT)
-    _print_lowest(out, stop - scale - 1, whole, n_digits - scale)
+    _print_lowest(out, stop - scale - 1, integer, n_digits - scale)
     return stop, size
 
 
@@ -389,14 +389,14 @@ def _print_wide(out: Any, at: int, low: int, high: int, scale: int, digits: Any)
     for group in range(_GROUPS):
         # Long division of two words by 10^9, half a word at a time.
         part = second >> _HALF
-        quotient, rest = part // _GROUP, part % _GROUP
-        part = rest << _HALF | second & _LOW_HALF
-        second, rest = quotient << _HALF | part // _GROUP, part % _GROUP
-        part = rest << _HALF | first >> _HALF
-        quotient, rest = part // _GROUP, part % _GROUP
-        part = rest << _HALF | first & _LOW_HALF
-        first, rest = quotient << _HALF | part // _GROUP, part % _GROUP
-        _print_lowest(digits, (_GROUPS - group) * _GROUP_DIGITS, rest, _GROUP_DIGITS)
+        quotient, remainder = part // _GROUP, part % _GROUP
+        part = remainder << _HALF | second & _LOW_HALF
+        second, remainder = quotient << _HALF | part // _GROUP, part % _GROUP
+        part = remainder << _HALF | first >> _HALF
+        quotient, remainder = part // _GROUP, part % _GROUP
+        part = remainder << _HALF | first & _LOW_HALF
+        first, remainder = quotient << _HALF | part // _GROUP, part % _GROUP
+        _print_lowest(digits, (_GROUPS - group) * _GROUP_DIGITS, remainder, _GROUP_DIGITS)
     start, stop = 0, _GROUPS * _GROUP_DIGITS
     while peek(digits, start) == ZERO:
         start += 1
@@ -409,7 +409,7 @@ def _print_wide(out: Any, at: int, low: int, high: int, scale: int, digits: Any)
 
 @inner
 def print_number(out: Any, at: int, negative: Any, digits: Any, start: int, count: int, point: int) -> Any:
-    """Print 0.digits x 10^``point`` in the canonical format, the digits from ``start`` on; return the position after it."""
+    """Print 0.digits x 10^``point`` canonically, with the digits from ``start`` on; return the position after it."""
     if count == 0:
         poke(out, at, ZERO)
         return at + 1
@@ -430,9 +430,9 @@ def print_number(out: Any, at: int, negative: Any, digits: Any, start: int, coun
 
 
 @inner
-def canonicalise_number(out: Any, at: int, data: Any, place: int, length: int, digits: Any) -> Any:
+def canonicalise_number(out: Any, at: int, data: Any, position: int, length: int, digits: Any) -> Any:
     """Print a text as a canonical number; return the position after it and its size, or -1 if it is not a number."""
-    is_number, negative, count, point = parse_number(data, place, place + length, digits)
+    is_number, negative, count, point = parse_number(data, position, position + length, digits)
     if not is_number:
         return -1, 0
     return print_number(out, at, negative, digits, 0, count, point), number_size(count, negative)

@@ -55,9 +55,9 @@ _MIX_SHIFT = np.uint64(32)
 
 
 @inner
-def read_literal(data: Any, place: int) -> Any:
+def read_literal(data: Any, position: int) -> Any:
     """Return 1 for true, 0 for false, -1 for anything else."""
-    word = load64(data, place)
+    word = load64(data, position)
     if word & _FOUR_BYTES == _TRUE:
         return 1
     if word & _FIVE_BYTES == _FALSE:
@@ -93,22 +93,22 @@ def _tag_at(data: Any, start: int, length: int) -> Any:
 
 
 @inner
-def read_tag(data: Any, place: int, state: Any) -> Any:
-    """Return the type at ``place`` and the position of its content, or -1 and a negative status."""
+def read_tag(data: Any, position: int, state: Any) -> Any:
+    """Return the type at ``position`` and the position of its content, or -1 and a negative status."""
     out_of_line()
-    if peek(data, place) != QUOTE:
+    if peek(data, position) != QUOTE:
         return -1, -ERROR
-    start, length, place = read_text(data, place + 1, state)
-    if place < 0:
-        return -1, place
+    start, length, position = read_text(data, position + 1, state)
+    if position < 0:
+        return -1, position
     tag = _tag_at(data, start, length)
-    if peek(data, place) != COLON:
-        place = skip_blank(data, place)
-        if peek(data, place) != COLON:
+    if peek(data, position) != COLON:
+        position = skip_blank(data, position)
+        if peek(data, position) != COLON:
             return -1, -ERROR
     if tag < 0:
         return -1, -ERROR
-    return tag, skip_blank(data, place + 1)
+    return tag, skip_blank(data, position + 1)
 
 
 @inner
@@ -122,10 +122,10 @@ def remember_name(names: Any, value: Any, instance: int, state: Any) -> Any:
         return GROW_NAMES
     slot = np.int64(key >> _MIX_SHIFT) & mask
     while True:
-        found = names[slot]
-        if found == key:
+        stored = names[slot]
+        if stored == key:
             return ERROR
-        if found == 0:
+        if stored == 0:
             poke(names, slot, key)
             state[NAMES] += 1
             return 0
@@ -133,35 +133,35 @@ def remember_name(names: Any, value: Any, instance: int, state: Any) -> Any:
 
 
 @inner
-def skip_name(data: Any, place: int, instance: int, names: Any, state: Any) -> Any:
-    """Skip the name at ``place`` and its colon; return the position of the value, or a negative status."""
-    if peek(data, place) != QUOTE:
+def skip_name(data: Any, position: int, instance: int, names: Any, state: Any) -> Any:
+    """Skip the name at ``position`` and its colon; return the position of the value, or a negative status."""
+    if peek(data, position) != QUOTE:
         return -ERROR
     side = state[UNESCAPED]
-    start, length, place = read_text(data, place + 1, state)
-    if place < 0:
-        return place
+    start, length, position = read_text(data, position + 1, state)
+    if position < 0:
+        return position
     status = remember_name(names, hash_text(data, start, length), instance, state)
     state[UNESCAPED] = side
     if status != 0:
         return -status
-    place = skip_blank(data, place)
-    if peek(data, place) != COLON:
+    position = skip_blank(data, position)
+    if peek(data, position) != COLON:
         return -ERROR
-    return skip_blank(data, place + 1)
+    return skip_blank(data, position + 1)
 
 
 @inner
 def enter(  # noqa: PLR0913, PLR0917 - compiled code has no objects
     data: Any,
-    place: int,
+    position: int,
     is_object: bool,  # noqa: FBT001
     depth: int,
     names: Any,
     levels: Any,
     state: Any,
 ) -> Any:
-    """Enter the container whose first member is at ``place``; return the position of its first value.
+    """Enter the container whose first member is at ``position``; return the position of its first value.
 
     The position is a negative status if the container is refused.
 
@@ -173,24 +173,24 @@ def enter(  # noqa: PLR0913, PLR0917 - compiled code has no objects
     if is_object:
         state[INSTANCE] += 1
         instance = state[INSTANCE]
-        place = skip_name(data, place, instance, names, state)
+        position = skip_name(data, position, instance, names, state)
     poke(levels, depth, instance)
-    return place
+    return position
 
 
 @inner
-def leave(data: Any, place: int, depth: int, names: Any, levels: Any, state: Any) -> Any:
+def leave(data: Any, position: int, depth: int, names: Any, levels: Any, state: Any) -> Any:
     """Return whether a container ends after a value, and the position after it or of its next value.
 
     The position is a negative status if neither follows.
     """
     instance = peek(levels, depth - 1)
-    place = skip_blank(data, place)
-    byte = peek(data, place)
+    position = skip_blank(data, position)
+    byte = peek(data, position)
     if byte == COMMA:
-        place = skip_blank(data, place + 1)
-        return False, skip_name(data, place, instance, names, state) if instance > 0 else place
-    return True, place + 1 if byte == (CLOSE_OBJECT if instance > 0 else CLOSE_ARRAY) else -ERROR
+        position = skip_blank(data, position + 1)
+        return False, skip_name(data, position, instance, names, state) if instance > 0 else position
+    return True, position + 1 if byte == (CLOSE_OBJECT if instance > 0 else CLOSE_ARRAY) else -ERROR
 
 
 _NULL = int.from_bytes(b"null", "little")
@@ -200,102 +200,102 @@ _SIGNS = (ord("+"), ord("-"))
 
 
 @inner
-def skip_json(data: Any, place: int, names: Any, levels: Any, state: Any) -> Any:
-    """Return the position after the value at ``place``, or a negative status."""
+def skip_json(data: Any, position: int, names: Any, levels: Any, state: Any) -> Any:
+    """Return the position after the value at ``position``, or a negative status."""
     out_of_line()
     depth = 0
     while True:
-        byte = peek(data, place)
+        byte = peek(data, position)
         if byte in (OPEN_OBJECT, OPEN_ARRAY):
-            place = skip_blank(data, place + 1)
-            if peek(data, place) != (CLOSE_OBJECT if byte == OPEN_OBJECT else CLOSE_ARRAY):
-                place = enter(data, place, byte == OPEN_OBJECT, depth, names, levels, state)
-                if place < 0:
-                    return place
+            position = skip_blank(data, position + 1)
+            if peek(data, position) != (CLOSE_OBJECT if byte == OPEN_OBJECT else CLOSE_ARRAY):
+                position = enter(data, position, byte == OPEN_OBJECT, depth, names, levels, state)
+                if position < 0:
+                    return position
                 depth += 1
                 continue
-            place += 1
+            position += 1
         else:
-            place = _skip_atom(data, place, state)
-            if place < 0:
-                return place
+            position = _skip_atom(data, position, state)
+            if position < 0:
+                return position
         # After a value: close the containers that end here.
         has_ended = True
         while has_ended:
             if depth == 0:
-                return place
-            has_ended, place = leave(data, place, depth, names, levels, state)
-            if place < 0:
-                return place
+                return position
+            has_ended, position = leave(data, position, depth, names, levels, state)
+            if position < 0:
+                return position
             depth -= has_ended
 
 
 @inner
-def is_null(data: Any, place: int) -> Any:
-    """Return whether JSON's null is at ``place``."""
-    return np.int64(load64(data, place)) & _WORD_OF_FOUR == _NULL
+def is_null(data: Any, position: int) -> Any:
+    """Return whether JSON's null is at ``position``."""
+    return np.int64(load64(data, position)) & _WORD_OF_FOUR == _NULL
 
 
 @inner
-def _skip_atom(data: Any, place: int, state: Any) -> Any:
-    if peek(data, place) == QUOTE:
+def _skip_atom(data: Any, position: int, state: Any) -> Any:
+    if peek(data, position) == QUOTE:
         side = state[UNESCAPED]
-        _, _, place = read_text(data, place + 1, state)
+        _, _, position = read_text(data, position + 1, state)
         state[UNESCAPED] = side
-        return place
-    literal = read_literal(data, place)
+        return position
+    literal = read_literal(data, position)
     if literal >= 0:
-        return place + 5 - literal
-    return place + 4 if is_null(data, place) else skip_number(data, place)
+        return position + 5 - literal
+    return position + 4 if is_null(data, position) else skip_number(data, position)
 
 
 @inner
-def skip_number(data: Any, place: int) -> Any:
-    """Return the position after the JSON number at ``place``, or a negative status."""
-    place += peek(data, place) == MINUS
-    first, place = place, _behind_digits(data, place)
-    if place == first or (place - first > 1 and peek(data, first) == ZERO):
+def skip_number(data: Any, position: int) -> Any:
+    """Return the position after the JSON number at ``position``, or a negative status."""
+    position += peek(data, position) == MINUS
+    first, position = position, _after_digits(data, position)
+    if position == first or (position - first > 1 and peek(data, first) == ZERO):
         return -ERROR
-    if peek(data, place) == POINT:
-        first, place = place + 1, _behind_digits(data, place + 1)
-        if place == first:
+    if peek(data, position) == POINT:
+        first, position = position + 1, _after_digits(data, position + 1)
+        if position == first:
             return -ERROR
-    if peek(data, place) in _EXPONENTS:
-        place += 1
-        place += peek(data, place) in _SIGNS
-        first, place = place, _behind_digits(data, place)
-        if place == first:
+    if peek(data, position) in _EXPONENTS:
+        position += 1
+        position += peek(data, position) in _SIGNS
+        first, position = position, _after_digits(data, position)
+        if position == first:
             return -ERROR
-    return place
+    return position
 
 
 @inner
-def _behind_digits(data: Any, place: int) -> Any:
-    while ZERO <= peek(data, place) <= NINE:
-        place += 1
-    return place
+def _after_digits(data: Any, position: int) -> Any:
+    while ZERO <= peek(data, position) <= NINE:
+        position += 1
+    return position
 
 
 @inner
-def end_of_object(data: Any, place: int, stop: int) -> Any:
-    """Return the position after the object at ``place`` by counting brackets, or a negative status."""
+def end_of_object(data: Any, position: int, stop: int) -> Any:
+    """Return the position after the object at ``position`` by counting brackets, or a negative status."""
     out_of_line()
     depth = 0
-    while place < stop:
-        byte = peek(data, place)
-        place += 1
+    while position < stop:
+        byte = peek(data, position)
+        position += 1
         if byte == QUOTE:
-            while place < stop:
-                place = text_end(data, place) + 1
-                byte = peek(data, place - 1)
+            while position < stop:
+                position = text_end(data, position) + 1
+                byte = peek(data, position - 1)
                 if byte == QUOTE:
                     break
                 # An escaped character does not end the text; the reference decides whether the escape is legal.
-                place += byte == BACKSLASH
+                position += byte == BACKSLASH
         elif byte in (OPEN_OBJECT, OPEN_ARRAY):
             depth += 1
         elif byte in (CLOSE_OBJECT, CLOSE_ARRAY):
             depth -= 1
             if depth == 0:
-                return place if place <= stop else -ERROR
+                return position if position <= stop else -ERROR
     return -ERROR

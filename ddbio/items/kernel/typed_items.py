@@ -36,7 +36,7 @@ from ddbio.items.kernel.text import BACKSLASH, QUOTE, hash_text, skip_blank
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-_REFUSED, _NO_ROOM, _NO_NAMES = -1, -2, -3
+_REFUSED, _OUTPUT_FULL, _NO_NAMES = -1, -2, -3
 # Far more levels than an item may have; the decoder reports the limit.
 _LEVELS = 64
 _IS_MAP, _HAS_MEMBERS = 1, 2
@@ -96,14 +96,14 @@ def typed_lines(text: bytes) -> TypedLines | None:
     size, has_nulls = len(text), b"null" in text
     data = memory.allocate(size + PAD)
     data[:size], data[size:] = np.frombuffer(text, np.uint8), 0
-    room, slots = 2 * size + _STEP, _FIRST_NAMES if has_nulls else 2
+    capacity, slots = 2 * size + _STEP, _FIRST_NAMES if has_nulls else 2
     nulls = memory.allocate((size if has_nulls else 0) + PAD)
     levels = np.zeros(_LEVELS, np.int64)
     while True:
-        out, state = memory.allocate(room + PAD), np.zeros(STATE_LENGTH, np.int64)
+        out, state = memory.allocate(capacity + PAD), np.zeros(STATE_LENGTH, np.int64)
         state[NAMES_MASK] = slots - 1
         walk = _Walk(data, out, nulls, levels, np.zeros(slots, np.uint64), state)
-        stop, null_bytes, long_numbers = map(int, type_items(walk, size, room, has_nulls))
+        stop, null_bytes, long_numbers = map(int, type_items(walk, size, capacity, has_nulls))
         if stop >= 0:
             names = nulls[: max(0, null_bytes - 1)].tobytes()
             # Half of a surrogate pair is not a valid name; the decoder checks the names of the other members.
@@ -112,36 +112,36 @@ def typed_lines(text: bytes) -> TypedLines | None:
             return TypedLines(out[:stop].data, names, bool(long_numbers))
         if stop == _REFUSED:
             return None
-        room, slots = (4 * room, slots) if stop == _NO_ROOM else (room, 8 * slots)
+        capacity, slots = (4 * capacity, slots) if stop == _OUTPUT_FULL else (capacity, 8 * slots)
 
 
 @inner
-def _has_exponent(data: Any, place: int, end: int) -> Any:
-    for index in range(place, end):  # noqa: SIM110 - compiled code has no generators
+def _has_exponent(data: Any, position: int, end: int) -> Any:
+    for index in range(position, end):  # noqa: SIM110 - compiled code has no generators
         if peek(data, index) in _EXPONENTS:
             return True
     return False
 
 
 @loop(_Walk, int64, int64, boolean)
-def type_items(walk: Any, stop: int, room: int, has_nulls: bool) -> Any:  # noqa: FBT001 - compiled code
+def type_items(walk: Any, stop: int, capacity: int, has_nulls: bool) -> Any:  # noqa: FBT001 - compiled code
     """Print the objects before ``stop``; return the bytes of lines and of names, or a negative status.
 
     The last result is the number of long numbers.
     """
-    return _type_items(pointers(walk), stop, room, has_nulls, len(walk.names))
+    return _type_items(pointers(walk), stop, capacity, has_nulls, len(walk.names))
 
 
 @inner
-def _type_items(w: Any, stop: int, room: int, has_nulls: bool, slots: int) -> Any:  # noqa: FBT001 - compiled code
+def _type_items(w: Any, stop: int, capacity: int, has_nulls: bool, slots: int) -> Any:  # noqa: FBT001 - compiled code
     data, out, levels, state = w.data, w.out, w.levels, w.state
     at, null_bytes, long_numbers = 0, 0, 0
-    place = skip_blank(data, 0)
-    while place < stop:
-        if peek(data, place) != OPEN_OBJECT:
+    position = skip_blank(data, 0)
+    while position < stop:
+        if peek(data, position) != OPEN_OBJECT:
             return _REFUSED, 0, 0
-        if at + _STEP > room:
-            return _NO_ROOM, 0, 0
+        if at + _STEP > capacity:
+            return _OUTPUT_FULL, 0, 0
         if state[NAMES] * 8 > slots:
             # Names of closed objects are not needed. The table is cleared so rarely that the cost per row is constant.
             for slot in range(slots):
@@ -149,29 +149,29 @@ def _type_items(w: Any, stop: int, room: int, has_nulls: bool, slots: int) -> An
             state[NAMES] = 0
         poke(out, at, OPEN_OBJECT)
         at += 1
-        place += 1
+        position += 1
         depth, is_first = 1, True
         state[INSTANCE] += 1
         poke(levels, 0, state[INSTANCE] << 2 | _IS_MAP)
         while depth > 0:
             level = peek(levels, depth - 1) & (_IS_MAP | _HAS_MEMBERS)
-            place = skip_blank(data, place)
-            if at + _STEP > room:
-                return _NO_ROOM, 0, 0
-            has_ended = is_first and peek(data, place) == (CLOSE_OBJECT if level & _IS_MAP else CLOSE_ARRAY)
+            position = skip_blank(data, position)
+            if at + _STEP > capacity:
+                return _OUTPUT_FULL, 0, 0
+            has_ended = is_first and peek(data, position) == (CLOSE_OBJECT if level & _IS_MAP else CLOSE_ARRAY)
             if not has_ended:
-                name, length = place, 0
+                name, length = position, 0
                 if level & _IS_MAP:
-                    if peek(data, place) != QUOTE:
+                    if peek(data, position) != QUOTE:
                         return _REFUSED, 0, 0
-                    end = end_of_text(data, place + 1)
+                    end = end_of_text(data, position + 1)
                     if peek(data, end) != QUOTE:
                         return _REFUSED, 0, 0
                     length = end + 1 - name
-                    place = skip_blank(data, end + 1)
-                    if peek(data, place) != COLON:
+                    position = skip_blank(data, end + 1)
+                    if peek(data, position) != COLON:
                         return _REFUSED, 0, 0
-                    place = skip_blank(data, place + 1)
+                    position = skip_blank(data, position + 1)
                     if has_nulls:
                         # The decoder does not see the names of members that are left out.
                         for index in range(name, end):
@@ -181,9 +181,9 @@ def _type_items(w: Any, stop: int, room: int, has_nulls: bool, slots: int) -> An
                         status = remember_name(w.names, value, peek(levels, depth - 1) >> 2, state)
                         if status != 0:
                             return (_REFUSED if status == ERROR else _NO_NAMES), 0, 0
-                byte = peek(data, place)
-                if level & _IS_MAP and is_null(data, place):
-                    place += 4
+                byte = peek(data, position)
+                if level & _IS_MAP and is_null(data, position):
+                    position += 4
                     if depth == 1:
                         null_bytes = copy_bytes(w.nulls, null_bytes, data, name, length)
                         poke(w.nulls, null_bytes, COMMA)
@@ -194,20 +194,20 @@ def _type_items(w: Any, stop: int, room: int, has_nulls: bool, slots: int) -> An
                         at += 1
                     poke(levels, depth - 1, peek(levels, depth - 1) | _HAS_MEMBERS)
                     if length > 0:
-                        if at + length + 2 * _STEP > room:
-                            return _NO_ROOM, 0, 0
+                        if at + length + 2 * _STEP > capacity:
+                            return _OUTPUT_FULL, 0, 0
                         at = copy_bytes(out, at, data, name, length)
                         poke(out, at, COLON)
                         at += 1
                     if byte == QUOTE:
-                        end = end_of_text(data, place + 1)
+                        end = end_of_text(data, position + 1)
                         if peek(data, end) != QUOTE:
                             return _REFUSED, 0, 0
-                        length = end + 1 - place
-                        if at + length + _STEP > room:
-                            return _NO_ROOM, 0, 0
-                        at = copy_bytes(out, copy_bytes(out, at, _OPEN_S, 0, 5), data, place, length)
-                        place = end + 1
+                        length = end + 1 - position
+                        if at + length + _STEP > capacity:
+                            return _OUTPUT_FULL, 0, 0
+                        at = copy_bytes(out, copy_bytes(out, at, _OPEN_S, 0, 5), data, position, length)
+                        position = end + 1
                         poke(out, at, CLOSE_OBJECT)
                         at += 1
                     elif byte in (OPEN_OBJECT, OPEN_ARRAY):
@@ -215,58 +215,58 @@ def _type_items(w: Any, stop: int, room: int, has_nulls: bool, slots: int) -> An
                             return _REFUSED, 0, 0
                         is_map = byte == OPEN_OBJECT
                         at = copy_bytes(out, at, _OPEN_MAP if is_map else _OPEN_LIST, 0, 6)
-                        place += 1
+                        position += 1
                         state[INSTANCE] += 1
                         poke(levels, depth, state[INSTANCE] << 2 | (_IS_MAP if is_map else 0))
                         depth += 1
                         is_first = True
                         continue
                     elif byte == MINUS or ZERO <= byte <= NINE:
-                        end = skip_number(data, place)
-                        length = end - place
+                        end = skip_number(data, position)
+                        length = end - position
                         if end < 0:
                             return _REFUSED, 0, 0
-                        if at + length + _STEP > room:
-                            return _NO_ROOM, 0, 0
-                        at = copy_bytes(out, copy_bytes(out, at, _OPEN_N, 0, 6), data, place, length)
-                        long_numbers += length > _DOUBLE_DIGITS or _has_exponent(data, place, end)
-                        place = end
+                        if at + length + _STEP > capacity:
+                            return _OUTPUT_FULL, 0, 0
+                        at = copy_bytes(out, copy_bytes(out, at, _OPEN_N, 0, 6), data, position, length)
+                        long_numbers += length > _DOUBLE_DIGITS or _has_exponent(data, position, end)
+                        position = end
                         poke(out, at, QUOTE)
                         poke(out, at + 1, CLOSE_OBJECT)
                         at += 2
-                    elif is_null(data, place):
+                    elif is_null(data, position):
                         at = copy_bytes(out, at, _NULL, 0, 13)
-                        place += 4
+                        position += 4
                     else:
-                        literal = read_literal(data, place)
+                        literal = read_literal(data, position)
                         if literal < 0:
                             return _REFUSED, 0, 0
                         length = 5 - literal
-                        at = copy_bytes(out, copy_bytes(out, at, _OPEN_BOOL, 0, 8), data, place, length)
-                        place += length
+                        at = copy_bytes(out, copy_bytes(out, at, _OPEN_BOOL, 0, 8), data, position, length)
+                        position += length
                         poke(out, at, CLOSE_OBJECT)
                         at += 1
             # A value that has ended may also end its container.
             while True:
                 if has_ended:
-                    place += 1
+                    position += 1
                     depth -= 1
-                    if at + _STEP > room:
-                        return _NO_ROOM, 0, 0
+                    if at + _STEP > capacity:
+                        return _OUTPUT_FULL, 0, 0
                     poke(out, at, CLOSE_OBJECT if level & _IS_MAP else CLOSE_ARRAY)
                     poke(out, at + 1, CLOSE_OBJECT if depth > 0 else _NEWLINE)
                     at += 2
                     if depth == 0:
                         break
-                place = skip_blank(data, place)
-                byte = peek(data, place)
+                position = skip_blank(data, position)
+                byte = peek(data, position)
                 level = peek(levels, depth - 1)
                 if byte == COMMA:
-                    place += 1
+                    position += 1
                     is_first = False
                     break
                 has_ended = byte == (CLOSE_OBJECT if level & _IS_MAP else CLOSE_ARRAY)
                 if not has_ended:
                     return _REFUSED, 0, 0
-        place = skip_blank(data, place)
+        position = skip_blank(data, position)
     return at, null_bytes, long_numbers

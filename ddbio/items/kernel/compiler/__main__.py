@@ -29,26 +29,26 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=build.own_library(), help="default is where ddbio looks for it")
     parser.add_argument("--print-tag", action="store_true", help="print the tag of the platform's wheel")
     parser.add_argument("--if-changed", action="store_true", help="do nothing if the library is current")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     began = time.monotonic()
     try:
-        if asked.platform == host and host not in build.PLATFORMS:
+        if arguments.platform == host and host not in build.PLATFORMS:
             sys.stderr.write(f"no library can be built for {host}: numba compiles the loops in each process\n")
             sys.exit(UNSUPPORTED)
         build.check_compilers()
-        if asked.if_changed:
-            mark = build.mark_of(asked.platform, build.levels_of(asked.platform, asked.level))
-            if build.is_current(asked.output, mark):
+        if arguments.if_changed:
+            mark = build.mark_of(arguments.platform, build.levels_of(arguments.platform, arguments.level))
+            if build.is_current(arguments.output, mark):
                 # The new modification time marks it as current, e.g. after a change of branches.
-                asked.output.touch()
+                arguments.output.touch()
                 return
-        sys.stderr.write(f"compiling the loops for {asked.platform}, which takes up to a minute\n")
-        build.build(asked.platform, asked.output, asked.level)
+        sys.stderr.write(f"compiling the loops for {arguments.platform}, which takes up to a minute\n")
+        build.build(arguments.platform, arguments.output, arguments.level)
     except KernelError as error:
         sys.exit(f"{parser.prog}: {error}")
-    sys.stdout.write(f"built {asked.output} in {time.monotonic() - began:.0f} s\n")
-    if asked.print_tag:
-        sys.stdout.write(f"{build.PLATFORMS[asked.platform].wheel_tag}\n")
+    sys.stdout.write(f"built {arguments.output} in {time.monotonic() - began:.0f} s\n")
+    if arguments.print_tag:
+        sys.stdout.write(f"{build.PLATFORMS[arguments.platform].wheel_tag}\n")
 
 
 if __name__ == "__main__":

@@ -102,7 +102,10 @@ def build(name: str, path: Path, level: str, processes: int | None = None) -> No
     chosen, target = levels_of(name, level), PLATFORMS[name]
     mark, began = mark_of(name, chosen), time.time()
     with tempfile.TemporaryDirectory() as folder:
-        compiled = {each.name: _compile_all(target, each, processes or os.cpu_count() or 1) for each in chosen}
+        compiled = {
+            target_level.name: _compile_all(target, target_level, processes or os.cpu_count() or 1)
+            for target_level in chosen
+        }
         objects = []
         for loop in (loop for loops in compiled.values() for loop in loops):
             objects.append(Path(folder, f"{loop.symbol}.o"))
@@ -130,7 +133,7 @@ def check_compilers() -> None:
     """
     for module in _COMPILERS:
         if importlib.util.find_spec(module) is None:
-            raise KernelError(f"{module} is not installed, which builds the loops: pip install 'ddbio[jit]'")
+            raise KernelError(f"{module}, which builds the loops, is not installed: pip install 'ddbio[jit]'")
 
 
 def levels_of(name: str, level: str) -> list[Level]:
@@ -150,9 +153,11 @@ def levels_of(name: str, level: str) -> list[Level]:
         level = _host_level(target) if name == host_platform() else ALL
     if level == CHECKED:
         return [target.levels[0]._replace(name=CHECKED)]
-    chosen = [known for known in target.levels if level in {known.name, ALL}]
+    chosen = [candidate for candidate in target.levels if level in {candidate.name, ALL}]
     if not chosen:
-        raise KernelError(f"{name} has no level {level}: it has {', '.join(known.name for known in target.levels)}")
+        raise KernelError(
+            f"{name} has no level {level}: it has {', '.join(candidate.name for candidate in target.levels)}"
+        )
     return chosen
 
 
@@ -251,7 +256,7 @@ def _table(levels: list[Level], compiled: dict[str, list[CompiledLoop]], mark: s
     n_words = [sum(2 - (code in "nNt") for code in loop.arguments if code not in "()") for loop in loops]
     n_words += [len(loop.result) for loop in loops]
     lines += ["};", f"enum {{ N_LOOPS = {len(loops)}, MAX_WORDS = {max(n_words)} }};", "static int best_level(void) {"]
-    lines += [f"    if ({levels[place].condition}) return {place};" for place in reversed(range(len(levels)))]
+    lines += [f"    if ({levels[index].condition}) return {index};" for index in reversed(range(len(levels)))]
     return "\n".join([*lines, "    return -1;", "}", ""])
 
 
@@ -260,9 +265,9 @@ def _link(target: Platform, folder: Path, objects: list[Path]) -> Path:
     if "macos" in target.zig_target:
         command += ["-undefined", "dynamic_lookup"]
     command += ["-shared", "-O2", "-s", "-fvisibility=hidden", GLUE.name]
-    made = folder / FILE_NAME
-    command += [*(file.name for file in objects), "-o", made.name]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603 - of this file
-    if done.returncode:
-        raise KernelError(f"the library cannot be linked: {done.stderr.strip()}")
-    return made
+    library = folder / FILE_NAME
+    command += [*(file.name for file in objects), "-o", library.name]
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603 - of this file
+    if process.returncode:
+        raise KernelError(f"the library cannot be linked: {process.stderr.strip()}")
+    return library

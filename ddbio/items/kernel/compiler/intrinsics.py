@@ -81,8 +81,8 @@ def _specials(context: Any, builder: Any, signature: Any, args: Any) -> Any:
 
 def _raw_mark32(_typing: Any, array: Any, _index: Any, marks: Any, _place: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        found = _specials(context, builder, signature, args)
-        builder.store(found, _at(context, builder, signature, args, 2, ir.IntType(_WIDE)), align=1)
+        specials = _specials(context, builder, signature, args)
+        builder.store(specials, _at(context, builder, signature, args, 2, ir.IntType(_WIDE)), align=1)
         return context.get_dummy_value()
 
     return types.void(array, types.intp, marks, types.intp), generate
@@ -90,10 +90,10 @@ def _raw_mark32(_typing: Any, array: Any, _index: Any, marks: Any, _place: Any) 
 
 def _raw_special32(_typing: Any, array: Any, _index: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        found = builder.zext(_specials(context, builder, signature, args), _WORD)
+        specials = builder.zext(_specials(context, builder, signature, args), _WORD)
         # A bit after the lanes: without a special character the result is the number of lanes.
-        found = builder.or_(found, ir.Constant(_WORD, 1 << _WIDE))
-        return builder.cttz(found, ir.Constant(ir.IntType(1), 1))
+        specials = builder.or_(specials, ir.Constant(_WORD, 1 << _WIDE))
+        return builder.cttz(specials, ir.Constant(ir.IntType(1), 1))
 
     return types.int64(array, types.intp), generate
 
@@ -130,12 +130,14 @@ def _raw_is_utf8_32(_typing: Any, array: Any, _index: Any) -> Any:
             return builder.icmp_unsigned(relation, lanes, _splat(value))
 
         # A byte must be a continuation byte if and only if one of the three before it requires that.
-        goes_on = builder.icmp_signed("<", byte, _splat(0xC0))
-        must = either(compared(">=", before, 0xC0), either(compared(">=", second, 0xE0), compared(">=", third, 0xF0)))
+        is_continuation = builder.icmp_signed("<", byte, _splat(0xC0))
+        must_continue = either(
+            compared(">=", before, 0xC0), either(compared(">=", second, 0xE0), compared(">=", third, 0xF0))
+        )
         # Overlong encodings, halves of surrogate pairs, codes after the last character.
         bit_5, bits_54 = both(byte, _splat(0x20)), both(byte, _splat(0x30))
         faults = (
-            builder.xor(goes_on, must),
+            builder.xor(is_continuation, must_continue),
             compared("==", both(byte, _splat(0xFE)), 0xC0),
             compared(">=", byte, 0xF5),
             both(compared("==", before, 0xE0), compared("==", bit_5, 0)),
@@ -215,71 +217,71 @@ def _raw_lowest_bit(_typing: Any, _word: Any) -> Any:
 
 def _checked_load64(array: Any, index: Any) -> Any:
     word = types.uint64(0)
-    for place in range(8):
-        word |= types.uint64(peek(array, index + place)) << types.uint64(8 * place)
+    for offset in range(8):
+        word |= types.uint64(peek(array, index + offset)) << types.uint64(8 * offset)
     return word
 
 
 def _checked_store64_reversed(array: Any, index: Any, word: Any) -> None:
-    for place in range(8):
-        poke(array, index + place, word >> types.uint64(56 - 8 * place) & types.uint64(0xFF))
+    for offset in range(8):
+        poke(array, index + offset, word >> types.uint64(56 - 8 * offset) & types.uint64(0xFF))
 
 
 def _checked_equal32(left: Any, left_index: Any, right: Any, right_index: Any) -> Any:
     mask = 0
-    for place in range(_WIDE):
-        if peek(left, left_index + place) == peek(right, right_index + place):
-            mask |= 1 << place
+    for offset in range(_WIDE):
+        if peek(left, left_index + offset) == peek(right, right_index + offset):
+            mask |= 1 << offset
     return mask
 
 
 def _checked_equal32_words(left: Any, left_index: Any, words: Any, word_index: Any) -> Any:
     mask = 0
-    for place in range(_WIDE):
-        if peek(left, left_index + place) == (peek(words, word_index + (place >> 3)) >> 8 * (place & 7)) & 0xFF:
-            mask |= 1 << place
+    for offset in range(_WIDE):
+        if peek(left, left_index + offset) == (peek(words, word_index + (offset >> 3)) >> 8 * (offset & 7)) & 0xFF:
+            mask |= 1 << offset
     return mask
 
 
 def _checked_base64_32(array: Any, index: Any) -> Any:
     mask = 0
-    for place in range(_WIDE):
-        byte = peek(array, index + place)
+    for offset in range(_WIDE):
+        byte = peek(array, index + offset)
         if 65 <= byte <= 90 or 97 <= byte <= 122 or 47 <= byte <= 57 or byte == 43:  # noqa: PLR2004 - A-Z, a-z, /-9, +
-            mask |= 1 << place
+            mask |= 1 << offset
     return mask
 
 
-def _checked_mark32(array: Any, index: Any, marks: Any, place: Any) -> None:
+def _checked_mark32(array: Any, index: Any, marks: Any, position: Any) -> None:
     for group in range(_WIDE // 8):
-        found = 0
+        mask = 0
         for bit in range(8):
             byte = peek(array, index + 8 * group + bit)
             if byte in (34, 92) or byte < 32:  # noqa: PLR2004 - quote, backslash, control
-                found |= 1 << bit
-        poke(marks, place + group, found)
+                mask |= 1 << bit
+        poke(marks, position + group, mask)
 
 
 def _checked_special32(array: Any, index: Any) -> Any:
-    found = _WIDE
-    for place in range(_WIDE):
-        byte = peek(array, index + place)
-        if found == _WIDE and (byte in (34, 92) or byte < 32):  # noqa: PLR2004 - quote, backslash, control
-            found = place
-    return found
+    first = _WIDE
+    for offset in range(_WIDE):
+        byte = peek(array, index + offset)
+        if first == _WIDE and (byte in (34, 92) or byte < 32):  # noqa: PLR2004 - quote, backslash, control
+            first = offset
+    return first
 
 
 def _checked_is_ascii35(array: Any, index: Any) -> Any:
     seen = 0
-    for place in range(index - 3, index + _WIDE):
-        seen |= peek(array, place)
+    for position in range(index - 3, index + _WIDE):
+        seen |= peek(array, position)
     return seen < 128  # noqa: PLR2004 - ASCII
 
 
 def _checked_is_utf8_32(array: Any, index: Any) -> Any:
-    for place in range(index, index + _WIDE):
+    for position in range(index, index + _WIDE):
         third, second, before, byte = (
-            peek(array, place - 3), peek(array, place - 2), peek(array, place - 1), peek(array, place),
+            peek(array, position - 3), peek(array, position - 2), peek(array, position - 1), peek(array, position),
         )  # fmt: skip
         if (0x80 <= byte < 0xC0) != (before >= 0xC0 or second >= 0xE0 or third >= 0xF0):  # noqa: PLR2004 - continuation
             return False
@@ -293,8 +295,8 @@ def _checked_is_utf8_32(array: Any, index: Any) -> Any:
 
 
 def _checked_copy32(target: Any, target_index: Any, source: Any, source_index: Any) -> None:
-    for place in range(_WIDE):
-        poke(target, target_index + place, peek(source, source_index + place))
+    for offset in range(_WIDE):
+        poke(target, target_index + offset, peek(source, source_index + offset))
 
 
 def _checked_peek(array: Any, index: Any) -> Any:

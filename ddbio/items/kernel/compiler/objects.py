@@ -134,14 +134,14 @@ def _numbers_of(context: Any, builder: Any, value_type: Any, value: Any) -> list
     if value_type == types.none:
         return []
     if isinstance(value_type, types.BaseTuple):
-        numbers = [(builder.extract_value(value, place), each) for place, each in enumerate(value_type)]
+        numbers = [(builder.extract_value(value, index), element_type) for index, element_type in enumerate(value_type)]
     else:
         numbers = [(value, value_type)]
     return [
-        (context.cast(builder, number, each, types.int64), types.int64)
-        if isinstance(each, types.Literal)
-        else (number, each)
-        for number, each in numbers
+        (context.cast(builder, number, number_type, types.int64), types.int64)
+        if isinstance(number_type, types.Literal)
+        else (number, number_type)
+        for number, number_type in numbers
     ]
 
 

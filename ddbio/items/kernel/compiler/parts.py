@@ -63,8 +63,8 @@ class PartCompiler(compiler.CompilerBase):  # type: ignore[misc]
         passes = PassManager("ddbio_part")
         for stage in (builder.define_untyped_pipeline, builder.define_typed_pipeline):
             passes.passes.extend(stage(self.state).passes)
-        for each, why in builder.define_nopython_lowering_pipeline(self.state).passes:
-            passes.add_pass(_PartLowering if each is typed_passes.NativeLowering else each, why)
+        for compiler_pass, reason in builder.define_nopython_lowering_pipeline(self.state).passes:
+            passes.add_pass(_PartLowering if compiler_pass is typed_passes.NativeLowering else compiler_pass, reason)
         passes.finalize()
         return [passes]
 

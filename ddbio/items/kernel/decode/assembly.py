@@ -46,7 +46,7 @@ class Assembler:
         stored = [field.with_type(_stored_type(node)) for field, node in zip(fields, nodes, strict=True)]
         self._stored = pa.schema(stored)
         # Columns whose types differ from those that the loops fill.
-        self._cast = [(place, node) for place, node in enumerate(nodes) if not _is_as_stored(node)]
+        self._cast = [(index, node) for index, node in enumerate(nodes) if not _is_as_stored(node)]
         self._head = _MessageHead(self._stored)
         lengths, buffers = _sources(nodes)
         self._lengths, self._buffers = np.array(lengths, np.int64), np.array(buffers, np.int64)
@@ -72,8 +72,8 @@ class Assembler:
         if not self._cast:
             return batch
         arrays = batch.columns
-        for place, node in self._cast:
-            arrays[place] = _as_declared(arrays[place], node)
+        for index, node in self._cast:
+            arrays[index] = _as_declared(arrays[index], node)
         return pa.RecordBatch.from_arrays(arrays, schema=self._declared)
 
 
@@ -98,11 +98,11 @@ class _MessageHead:
         self.lengths = self._pairs(self._follow(self._member(batch_at, _NODES)))
         self.buffers = self._pairs(self._follow(self._member(batch_at, _BUFFERS)))
 
-    def _word(self, place: int, dtype: str) -> int:
-        return int(np.frombuffer(self.data, dtype, 1, place)[0])
+    def _word(self, position: int, dtype: str) -> int:
+        return int(np.frombuffer(self.data, dtype, 1, position)[0])
 
-    def _follow(self, place: int) -> int:
-        return place + self._word(place, "<u4")
+    def _follow(self, position: int) -> int:
+        return position + self._word(position, "<u4")
 
     def _member(self, table: int, number: int) -> int:
         """Return the position of a member of a flatbuffers table, which its vtable has."""
@@ -112,8 +112,8 @@ class _MessageHead:
     def _pairs(self, vector: int) -> npt.NDArray[np.int64]:
         return self._numbers(vector + _TABLE_BYTES, 2 * self._word(vector, "<u4"))
 
-    def _numbers(self, place: int, count: int) -> npt.NDArray[np.int64]:
-        return self.data[place : place + count * _WORD_BYTES].view(np.int64)
+    def _numbers(self, position: int, count: int) -> npt.NDArray[np.int64]:
+        return self.data[position : position + count * _WORD_BYTES].view(np.int64)
 
 
 def _sources(nodes: list[Node]) -> tuple[list[int], list[int]]:
@@ -122,13 +122,13 @@ def _sources(nodes: list[Node]) -> tuple[list[int], list[int]]:
 
     def add(node: Node) -> None:
         first = node.number * columns.COLUMN_WIDTH
-        lengths.extend(first + each for each in _ENTRIES)
-        kept = [_BITS]
+        lengths.extend(first + field_index for field_index in _ENTRIES)
+        buffer_fields = [_BITS]
         if node.kind != codes.STRUCT:
-            kept.append(_FIRST)
+            buffer_fields.append(_FIRST)
         if node.kind > codes.MAP and node.kind not in _FIXED_WIDTH:
-            kept.append(_SECOND)
-        buffers.extend(first + each for pair in kept for each in pair)
+            buffer_fields.append(_SECOND)
+        buffers.extend(first + field_index for pair in buffer_fields for field_index in pair)
         if node.kind == codes.MAP:
             # The struct of its entries has no node.
             lengths.extend((node.children[0].number * columns.COLUMN_WIDTH + columns.LENGTH, 0))
@@ -156,7 +156,9 @@ def _stored_type(node: Node) -> Any:
     types = [_stored_type(child) for child in node.children]
     match node.kind:
         case codes.STRUCT:
-            return pa.struct([field.with_type(each) for field, each in zip(node.arrow_type, types, strict=True)])
+            return pa.struct(
+                [field.with_type(stored_type) for field, stored_type in zip(node.arrow_type, types, strict=True)]
+            )
         case codes.LIST | codes.SET:
             return pa.list_(node.arrow_type.field(0).with_type(types[0]))
         case codes.MAP:
@@ -175,7 +177,7 @@ def _as_declared(array: Any, node: Node) -> Any:
     if node.kind == codes.STRUCT:
         stored, children = (
             node.arrow_type,
-            [_as_declared(array.field(place), child) for place, child in enumerate(node.children)],
+            [_as_declared(array.field(index), child) for index, child in enumerate(node.children)],
         )
     elif node.kind == codes.MAP:
         item, key = node.children

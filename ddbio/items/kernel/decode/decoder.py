@@ -104,7 +104,7 @@ class KernelDecoder:
         self._tables = compile_tables(nodes)
         self._walker = Walker(self._tables.walk)
         self._stack = memory.allocate_words(columns.FRAME_WIDTH * (codes.MAX_SKIPPED_DEPTH + 2))
-        self._dealt = memory.allocate(8 * columns.DEALT_WORDS * len(nodes)).view(np.int64)
+        self._pending = memory.allocate(8 * columns.PENDING_WORDS * len(nodes)).view(np.int64)
         self._misfits = np.empty(0, np.int64)
         self._paths = name_paths(nodes)
         self._row_bytes = sum(_FIXED_BYTES.get(node.kind, _OFFSET_BYTES) for node in nodes[1:] if _is_flat(node, nodes))
@@ -125,7 +125,7 @@ class KernelDecoder:
     @property
     def retained_bytes(self) -> int:
         """Return the bytes of memory that are retained for the next data."""
-        return self._walker.retained_bytes + self._dealt.nbytes + self._misfits.nbytes
+        return self._walker.retained_bytes + self._pending.nbytes + self._misfits.nbytes
 
     def forget(self) -> None:
         """Clear the log of misfits."""
@@ -163,10 +163,10 @@ class KernelDecoder:
         self._add_log(log)
         return batches
 
-    def decode_walked(self, walker: Walker, found: ColumnPaths) -> pa.RecordBatch | None:
+    def decode_walked(self, walker: Walker, column_map: ColumnPaths) -> pa.RecordBatch | None:
         """Return one row per item of a walk without a schema, or None if the items must be walked again."""
         log = MisfitLog()
-        batch = self._batch(log, walker, has_images=False, found=found)
+        batch = self._batch(log, walker, has_images=False, column_map=column_map)
         if batch is not None:
             self._add_log(log)
         return batch
@@ -219,9 +219,9 @@ class KernelDecoder:
         while start < len(body):
             stop = len(body) if framing == "page" else cut_lines(body, start, slice_bytes)
             if stop - start > MAX_PIECE_BYTES:
-                raise DecodeError(f"{stop - start} bytes in one piece: decode the data in several pieces")
-            found, found_log = list[pa.RecordBatch](), MisfitLog()
-            refused = self._decode_piece(memoryview(body)[start:stop], framing, found_log, found, in_one=in_one)
+                raise DecodeError(f"{stop - start} bytes are too many for one piece: decode the data in several pieces")
+            piece_batches, found_log = list[pa.RecordBatch](), MisfitLog()
+            refused = self._decode_piece(memoryview(body)[start:stop], framing, found_log, piece_batches, in_one=in_one)
             if refused == _NOT_UTF8:
                 return None
             if refused == _WITHIN_RECORDS:
@@ -230,7 +230,7 @@ class KernelDecoder:
                 slice_bytes *= 2
                 continue
             log.merge(found_log)
-            batches += found
+            batches += piece_batches
             if refused is None:
                 start, slice_bytes = stop, whole_bytes
             elif stop < len(body):
@@ -241,8 +241,8 @@ class KernelDecoder:
                 line = body.rfind(b"\n", 0, start + refused) + 1
                 if framing == "page" or body[line : start + refused].strip(_BLANKS):
                     return None
-                rest = b"\n" * body.count(b"\n", 0, line) + body[line:]
-                batches.append(self._decode_plainly(rest, framing, log))
+                last_lines = b"\n" * body.count(b"\n", 0, line) + body[line:]
+                batches.append(self._decode_plainly(last_lines, framing, log))
                 break
         return batches
 
@@ -284,20 +284,23 @@ class KernelDecoder:
         log.merge(piece_log)
         if status == codes.DONE:
             return None
-        return _WITHIN_RECORDS if walker.is_inside else walker.place
+        return _WITHIN_RECORDS if walker.is_inside_records else walker.place
 
     def _batch(
-        self, log: MisfitLog, walker: Walker, *, has_images: bool, found: ColumnPaths | None = None
+        self, log: MisfitLog, walker: Walker, *, has_images: bool, column_map: ColumnPaths | None = None
     ) -> pa.RecordBatch | None:
         """Return the batch of the items on a tape, or None if the space for the texts of misfits is too small."""
-        columns_of, column_of = self._tables.columns, self._tables.column_of if found is None else found.column_of
+        columns_of, column_of = (
+            self._tables.columns,
+            self._tables.column_of if column_map is None else column_map.column_of,
+        )
         walk, n_words, n_rows = walker.walk, walker.n_words, walker.n_rows
         sizes = memory.allocate_words(n_rows if self._with_sizes else 0)
         if self._with_sizes:
             measure_items(walk, n_words, sizes)
 
         def plan(*, may_doubt: bool) -> int:
-            nodes = walk.nodes if found is None else found.nodes_of(walk.nodes)
+            nodes = walk.nodes if column_map is None else column_map.nodes_of(walk.nodes)
             return int(plan_columns(columns_of, nodes, n_rows, self._keep_nulls, may_doubt))
 
         n_bytes = plan(may_doubt=True)
@@ -314,7 +317,7 @@ class KernelDecoder:
         output = memory.allocate(head_bytes + n_bytes + PAD)
         body = output[head_bytes:]
         fill = Fill(
-            *(walk.data, walk.tape, self._dealt, column_of, columns_of, self._stack, walk.digits),
+            *(walk.data, walk.tape, self._pending, column_of, columns_of, self._stack, walk.digits),
             *(PAIRS, body, body.view(np.int32), body.view(np.int64)),
         )
         fill_columns(fill, n_words)
@@ -383,5 +386,5 @@ def cut_lines(body: bytes | memoryview, start: int, slice_bytes: int) -> int:
         if newline:
             return first + newline
         end, window_bytes = first, 2 * window_bytes
-    newline_behind = _NEWLINE.search(body, stop)
-    return newline_behind.end() if newline_behind else len(body)
+    next_newline = _NEWLINE.search(body, stop)
+    return next_newline.end() if next_newline else len(body)

@@ -31,7 +31,7 @@ PIECE_BYTES = 1 << 20
 _PIECE_GROWTH = 8
 _ALL_ROWS = 1 << 62
 # The words of a node that determine its columns, except counts and digits.
-_OUTLINED = [paths.PARENT, paths.PLACE_AMONG, paths.SCALE, paths.IS_WIDE, paths.NAME, paths.NAME_BYTES]
+_OUTLINED = [paths.PARENT, paths.MEMBER_INDEX, paths.SCALE, paths.IS_WIDE, paths.NAME, paths.NAME_BYTES]
 _COUNTED = slice(paths.COUNTS, paths.COUNTS + len(codes.TAGS))
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MAX_POOLED, _MAX_POOLED_BYTES = 4, 64 << 20
@@ -72,15 +72,15 @@ class Observed:
         has_any = nodes[:, _COUNTED] > 0
         return nodes.take(_OUTLINED, axis=1).tobytes(), has_any.tobytes(), is_too_long.tobytes(), self.texts
 
-    def places(self) -> dict[tuple[int, str | None], int]:
+    def path_numbers(self) -> dict[tuple[int, str | None], int]:
         """Return the number of each path by its parent's number and its name; the elements of a list have no name."""
-        found = dict[tuple[int, str | None], int]()
+        numbers = dict[tuple[int, str | None], int]()
         for number, node in enumerate(self._table()[1:].tolist(), 1):
             start, length = node[paths.NAME], node[paths.NAME_BYTES]
             name = self.texts[start : start + length].decode() if length >= 0 else None
             if length != paths.OTHERS:
-                found[node[paths.PARENT], name] = number
-        return found
+                numbers[node[paths.PARENT], name] = number
+        return numbers
 
     def _table(self) -> npt.NDArray[np.int64]:
         return np.frombuffer(self.nodes, np.int64).reshape(-1, paths.NODE_WIDTH)
@@ -163,7 +163,7 @@ class Observer(Walker):
 
 
 def _seen(node: list[int]) -> ShapeBuilder:
-    seen = ShapeBuilder(node[paths.PLACE_AMONG])
+    seen = ShapeBuilder(node[paths.MEMBER_INDEX])
     seen.tags = {tag: count for tag, count in zip(codes.TAGS, node[paths.COUNTS :], strict=False) if count}
     seen.whole_digits, seen.scale = node[paths.WHOLE], node[paths.SCALE]
     seen.fits_int64 = not (node[paths.IS_WIDE] or seen.scale)

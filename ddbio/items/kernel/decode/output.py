@@ -44,7 +44,7 @@ class RowTexts(NamedTuple):
 
 def row_texts(texts: Sequence[RowTexts], length: int) -> Any:
     """Return a string column of ``length`` rows that is null except in the given rows."""
-    if not sum(len(each.rows) for each in texts):
+    if not sum(len(text.rows) for text in texts):
         return pa.nulls(length, pa.string())
     rows, lengths, data = texts[0] if len(texts) == 1 else map(np.concatenate, zip(*texts, strict=True))
     offsets, bits = np.empty(length + 1, np.int32), np.zeros((length + 7) // 8, np.uint8)

@@ -51,7 +51,7 @@ OVERHEAD_BYTES = 4
 _MIX, _HALF = np.uint64(0xD6E8FEB86659FD93), np.uint64(32)
 
 
-class Found(NamedTuple):
+class MisfitGroups(NamedTuple):
     """Misfits of a block, and the arrays in which they are grouped."""
 
     data: npt.NDArray[np.uint8]
@@ -80,13 +80,13 @@ class Rescue(NamedTuple):
     lengths: npt.NDArray[np.int64]
 
 
-@loop(Found)
-def group_misfits(found: Any) -> Any:
+@loop(MisfitGroups)
+def group_misfits(arrays: Any) -> Any:
     """Group misfits by attribute, kind and node.
 
     Return the numbers of groups and of misfits, and whether a row has several misfits.
     """
-    return _group_misfits(pointers(found), len(found.order), len(found.slots) - 1)
+    return _group_misfits(pointers(arrays), len(arrays.order), len(arrays.slots) - 1)
 
 
 @inner
@@ -157,12 +157,12 @@ def write_rescues(rescue: Any) -> Any:
 
 
 @inner
-def _write_rescues(r: Any, n_kept: int) -> Any:
+def _write_rescues(r: Any, n_rescued: int) -> Any:
     n_rows, at, begin, row, root = 0, 0, 0, -1, 0
-    for index in range(n_kept):
+    for index in range(n_rescued):
         number = peek(r.order, index)
         entry, name = number * MISFIT_WIDTH, peek(r.group, number) * NAME_WIDTH
-        place = peek(r.names, name + NAME_OUTER)
+        position = peek(r.names, name + NAME_OUTER)
         if peek(r.misfits, entry + MISFIT_ROW) != row:
             row, begin = peek(r.misfits, entry + MISFIT_ROW), at
             poke(r.text, at, OPEN_OBJECT)
@@ -171,13 +171,13 @@ def _write_rescues(r: Any, n_kept: int) -> Any:
             at += 1
             poke(r.text, at, COMMA)
         else:
-            place = peek(r.names, name + NAME_INNER)
+            position = peek(r.names, name + NAME_INNER)
             poke(r.text, at, COMMA)
         root = peek(r.names, name + NAME_ROOT)
-        at = copy_bytes(r.text, at + 1, r.name_text, place, peek(r.names, name + NAME_STOP) - place)
+        at = copy_bytes(r.text, at + 1, r.name_text, position, peek(r.names, name + NAME_STOP) - position)
         start = peek(r.misfits, entry + MISFIT_START)
         at = copy_bytes(r.text, at, r.data, start, peek(r.misfits, entry + MISFIT_STOP) - start)
-        if index + 1 < n_kept and peek(r.misfits, peek(r.order, index + 1) * MISFIT_WIDTH + MISFIT_ROW) == row:
+        if index + 1 < n_rescued and peek(r.misfits, peek(r.order, index + 1) * MISFIT_WIDTH + MISFIT_ROW) == row:
             continue
         for _ in range(1 if root == 0 else 2):
             poke(r.text, at, CLOSE_OBJECT)
@@ -248,9 +248,9 @@ class Rescuer:
         misfits = fit.misfits[: n_entries * codes.MISFIT_WIDTH]
         order, numbers = np.empty(n_entries, np.int64), np.empty(n_entries, np.int64)
         counts, slots = np.empty(n_entries * GROUP_WIDTH, np.int64), np.zeros(2 << n_entries.bit_length(), np.int64)
-        n_groups, n_misfits, is_repeated = group_misfits(Found(fit.data, misfits, order, numbers, counts, slots))
-        order, known = order[:n_misfits], counts[: n_groups * GROUP_WIDTH].tolist()
-        groups = [self._count(fit, known[at : at + GROUP_WIDTH], log) for at in range(0, len(known), GROUP_WIDTH)]
+        n_groups, n_misfits, is_repeated = group_misfits(MisfitGroups(fit.data, misfits, order, numbers, counts, slots))
+        order, fields = order[:n_misfits], counts[: n_groups * GROUP_WIDTH].tolist()
+        groups = [self._count(fit, fields[at : at + GROUP_WIDTH], log) for at in range(0, len(fields), GROUP_WIDTH)]
         if any(group.is_dropped for group in groups):
             order = order[np.array([not group.is_dropped for group in groups])[numbers[order]]]
         if is_repeated:
@@ -259,11 +259,11 @@ class Rescuer:
             ]
         return _written(fit.data, misfits, numbers, order, groups)
 
-    def _count(self, fit: Fit, known: list[int], log: MisfitLog) -> _Group:
+    def _count(self, fit: Fit, fields: list[int], log: MisfitLog) -> _Group:
         """Count the misfits of a group in ``log``."""
-        first, n_values, n_bytes = known
-        place = first * codes.MISFIT_WIDTH
-        _, node, name_at, name_length, start, stop, bad, _ = fit.misfits[place : place + codes.MISFIT_WIDTH].tolist()
+        first, n_values, n_bytes = fields
+        entry = first * codes.MISFIT_WIDTH
+        _, node, name_at, name_length, start, stop, bad, _ = fit.misfits[entry : entry + codes.MISFIT_WIDTH].tolist()
         name = self._names[node] if node >= 0 else fit.data[name_at : name_at + name_length].tobytes().decode()
         root = self._parents[node] if node >= 0 else -1 - node
         is_null = bad & _KIND_MASK == codes.IS_NULL
@@ -299,7 +299,7 @@ def image_items(fit: Fit) -> tuple[int, RowTexts]:
     misfits = table.ravel()
     numbers = np.empty(n_entries, np.int64)
     counts, slots = np.empty(n_entries * GROUP_WIDTH, np.int64), np.zeros(2 << n_entries.bit_length(), np.int64)
-    n_groups, *_ = group_misfits(Found(fit.data, misfits, np.empty_like(numbers), numbers, counts, slots))
+    n_groups, *_ = group_misfits(MisfitGroups(fit.data, misfits, np.empty_like(numbers), numbers, counts, slots))
     groups = []
     for first, n_values, n_bytes in counts[: n_groups * GROUP_WIDTH].reshape(-1, GROUP_WIDTH).tolist():
         start, length = table[first, [MISFIT_NAME, MISFIT_NAME_LENGTH]].tolist()
@@ -325,18 +325,18 @@ def _written(
     order: npt.NDArray[np.int64],
     groups: list[_Group],
 ) -> RowTexts:
-    places, texts, n_bytes = [], bytearray(), PAD
+    positions, texts, n_bytes = [], bytearray(), PAD
     for group in groups:
         outer, inner = group.opening()
         start = len(texts)
         texts += outer + inner
-        places.append((group.root, start, start + len(outer), len(texts)))
+        positions.append((group.root, start, start + len(outer), len(texts)))
         if not group.is_dropped:
             n_bytes += group.n_bytes + group.n_values * (len(outer) + len(inner) + OVERHEAD_BYTES)
     openings = memory.allocate(len(texts) + PAD)
     openings[: len(texts)] = np.frombuffer(texts, np.uint8)
     text, rows, lengths = memory.allocate(n_bytes), np.empty_like(order), np.empty_like(order)
-    names = np.array(places, np.int64).ravel()
+    names = np.array(positions, np.int64).ravel()
     n_rows, n_bytes = write_rescues(Rescue(data, misfits, numbers, order, names, openings, text, rows, lengths))
     return RowTexts(rows[:n_rows], lengths[:n_rows], text[:n_bytes])
 

@@ -154,10 +154,10 @@ def compile_tables(nodes: list[Node]) -> Tables:
         path[paths.NAME_BYTES] = len(name) if nodes[node.parent].kind == codes.STRUCT else _nameless(node, nodes)
         if prefix:
             path[[paths.PREFIX_LENGTH, paths.PREFIX_MASK]] = len(prefix), (1 << len(prefix)) - 1
-            whole = prefix + _opening(node)
-            if len(whole) > len(prefix) and len(whole) <= paths.PREFIX_BYTES:
-                path[[paths.WHOLE_LENGTH, paths.WHOLE_MASK]] = len(whole), (1 << len(whole)) - 1
-                prefix = whole
+            opened = prefix + _opening(node)
+            if len(opened) > len(prefix) and len(opened) <= paths.PREFIX_BYTES:
+                path[[paths.WHOLE_LENGTH, paths.WHOLE_MASK]] = len(opened), (1 << len(opened)) - 1
+                prefix = opened
         names += name
         path[: paths.PREFIX_BYTES // 8] = np.frombuffer(prefix.ljust(paths.PREFIX_BYTES, b"\0"), np.int64)
     _fill_others(table[count], count)
@@ -183,14 +183,14 @@ class ColumnPaths:
     def nodes_of(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the nodes of a walk in the order of the columns."""
         table = nodes.reshape(-1, paths.NODE_WIDTH)
-        found = table.take(self.rows, axis=0, mode="clip")
-        found[self.rows == len(self.column_of)] = 0
-        return found.reshape(-1)
+        reordered = table.take(self.rows, axis=0, mode="clip")
+        reordered[self.rows == len(self.column_of)] = 0
+        return reordered.reshape(-1)
 
 
 def column_paths(nodes: list[Node], observed: Observed) -> ColumnPaths | None:
     """Return the path of each column, or None if a column has several paths: a map has one per name."""
-    seen = observed.places()
+    seen = observed.path_numbers()
     n_paths = len(observed.nodes) // (8 * paths.NODE_WIDTH)
     rows = np.full(len(nodes) + 1, n_paths)
     column_of = np.full(n_paths, _NO_COLUMN, np.int64)
@@ -201,9 +201,9 @@ def column_paths(nodes: list[Node], observed: Observed) -> ColumnPaths | None:
             return None
         if parent.kind == codes.SET:
             continue
-        place = seen.get((int(rows[node.parent]), node.name if parent.kind == codes.STRUCT else None))
-        if place is not None:
-            rows[node.number], column_of[place] = place, node.number * tape_columns.COLUMN_WIDTH
+        path = seen.get((int(rows[node.parent]), node.name if parent.kind == codes.STRUCT else None))
+        if path is not None:
+            rows[node.number], column_of[path] = path, node.number * tape_columns.COLUMN_WIDTH
     column_of[0] = 0
     return ColumnPaths(column_of, rows)
 
@@ -224,18 +224,18 @@ def _fill_path(path: npt.NDArray[np.int64], node: Node, nodes: list[Node], name_
     path[paths.PARENT], path[paths.NAME] = node.parent, name_at
     path[paths.NAME_HASH] = np.uint64(hash_text_plainly(node.name.encode())).astype(np.int64)
     # Names without a column share the last path, with all values in them.
-    path[paths.MEMBERS], path[paths.REST], path[paths.ELEMENT] = MAX_STRUCT_FIELDS, others, others
+    path[paths.MEMBERS], path[paths.OTHERS_NODE], path[paths.ELEMENT] = MAX_STRUCT_FIELDS, others, others
     numbers = [child.number for child in node.children]
     if node.kind in {codes.LIST, codes.SET}:
         path[paths.ELEMENT] = numbers[0]
     elif node.kind == codes.MAP:
-        path[paths.REST] = numbers[0]
+        path[paths.OTHERS_NODE] = numbers[0]
     elif numbers:
         path[paths.FIRST] = numbers[0] * paths.NODE_WIDTH
-    sisters = nodes[node.parent].children
+    siblings = nodes[node.parent].children
     if node.number and nodes[node.parent].kind == codes.STRUCT:
         following = node.number + 1
-        following = following if following <= sisters[-1].number else sisters[0].number
+        following = following if following <= siblings[-1].number else siblings[0].number
         path[paths.FOLLOWER] = following * paths.NODE_WIDTH
     elif node.number:
         path[paths.FOLLOWER] = node.number * paths.NODE_WIDTH
@@ -243,7 +243,7 @@ def _fill_path(path: npt.NDArray[np.int64], node: Node, nodes: list[Node], name_
 
 def _fill_others(path: npt.NDArray[np.int64], others: int) -> None:
     path[[paths.TAG_WORD, paths.PREFIX_MASK, paths.WHOLE_MASK]] = -1
-    path[[paths.REST, paths.ELEMENT]] = others
+    path[[paths.OTHERS_NODE, paths.ELEMENT]] = others
     path[paths.HEAD], path[paths.FOLLOWER] = others << paths.NODE_BITS, others * paths.NODE_WIDTH
     path[paths.MEMBERS], path[paths.NAME_BYTES] = MAX_STRUCT_FIELDS, paths.OTHERS
 
@@ -282,13 +282,15 @@ def _fill_column(column: npt.NDArray[np.int64], node: Node) -> None:
     if node.kind == codes.MAP:
         column[tape_columns.KEY] = node.children[1].number * width
     precision, scale = _digits(node)
-    least, most = _bounds(node)
+    min_magnitude, max_magnitude = _bounds(node)
     column[tape_columns.PRECISION], column[tape_columns.SCALE_OF] = precision, scale
-    column[[tape_columns.LEAST, tape_columns.MOST]] = np.array([least, most], np.uint64).view(np.int64)
+    column[[tape_columns.MIN_MAGNITUDE, tape_columns.MAX_MAGNITUDE]] = np.array(
+        [min_magnitude, max_magnitude], np.uint64
+    ).view(np.int64)
     # In an unsigned column no number fits for certain, since it may be negative.
-    column[tape_columns.MOST_DIGITS] = len(str(most)) - 1 if least else 0
-    if least == 1 << 63:
-        column[tape_columns.MOST_DIGITS] = len(str(most))
+    column[tape_columns.SAFE_DIGITS] = len(str(max_magnitude)) - 1 if min_magnitude else 0
+    if min_magnitude == 1 << 63:
+        column[tape_columns.SAFE_DIGITS] = len(str(max_magnitude))
 
 
 def _attribute(node: Node, nodes: list[Node]) -> int:

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 PIECE_BYTES = 2 << 20
 """The size of a piece of columns, so that its layout and its print stay in the processor's caches."""
 
-_MOST_CELLS = 1 << 22
+_MAX_CELLS = 1 << 22
 """The most cells of sparse rows, which have few values, that are loaded at a time: each takes nine bytes."""
 
 _AHEAD = 1
 _KEY_TYPES = {"S", "N", "B"}
-_MOST_KEYS = 2
+_MAX_KEYS = 2
 
 
 class Printed(NamedTuple):
@@ -78,7 +78,7 @@ class KernelEncoder:
         *,
         is_plain: bool = False,
     ) -> None:
-        if len(keys) > _MOST_KEYS or not set(keys.values()) <= _KEY_TYPES:
+        if len(keys) > _MAX_KEYS or not set(keys.values()) <= _KEY_TYPES:
             raise OptionError(f"keys {dict(keys)!r}: give the partition key and perhaps the sort key, each S, N or B")
         self.schema = schema
         self._keys = dict(keys)
@@ -118,7 +118,7 @@ class KernelEncoder:
         offsets, sizes, refused = np.zeros(n_rows + 1, np.int64), np.zeros(n_rows, np.int64), list[Refused]()
         printed = Printed(self._out, offsets, sizes, refused)
         step = n_rows * PIECE_BYTES // max(value_bytes(batch), 1)
-        step = max(1, min(n_rows, step, _MOST_CELLS // max(batch.num_columns, 1)))
+        step = max(1, min(n_rows, step, _MAX_CELLS // max(batch.num_columns, 1)))
         for start in range(0, n_rows, step):
             self._print_rows(batch.slice(start, step), start, first_row, printed)
         self._touched = max(self._touched, int(offsets[n_rows]))
@@ -146,8 +146,8 @@ class KernelEncoder:
         n_refused = print_rows(self._tables, work, self._out[at:], n_rows, len(work.stops) > 0)
         np.add(work.ends, at, out=printed.offsets[start + 1 : start + n_rows + 1])
         printed.sizes[start : start + n_rows] = work.sizes
-        for place, rule, node, entry in work.refusals.reshape(-1, codes.REFUSAL_WIDTH)[:n_refused].tolist():
-            row = first_row + start + place
+        for index, rule, node, entry in work.refusals.reshape(-1, codes.REFUSAL_WIDTH)[:n_refused].tolist():
+            row = first_row + start + index
             name, message = self._message(row, rule, node, entry)
             too_large_bytes = entry if rule == codes.LARGE else 0
             printed.refused.append(Refused(row, self._path(rule, node, entry), name, message, too_large_bytes))

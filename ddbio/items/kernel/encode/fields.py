@@ -44,21 +44,21 @@ def plain_fields(schema: pa.Schema, options: Any) -> tuple[list[pa.Field[Any]], 
             raise SchemaError(
                 f"{name}: named in sets, but there is no such column: known are {', '.join(schema.names)}"
             )
-    for each in schema:
-        if each.name == RESCUE_NAME and is_text(_plain_type(each.type, each.name, options, scales)):
+    for field in schema:
+        if field.name == RESCUE_NAME and is_text(_plain_type(field.type, field.name, options, scales)):
             has_rescue = True
             continue
-        if is_item_bytes(each) or is_nulls(each):
+        if is_item_bytes(field) or is_nulls(field):
             continue
-        plain = _plain_field(each, each.name, options, scales)
-        if each.name in options.sets and DDB_TYPE not in (each.metadata or {}):
+        plain = _plain_field(field, field.name, options, scales)
+        if field.name in options.sets and DDB_TYPE not in (field.metadata or {}):
             plain = _as_set(plain)
-        fields.append(normalize_field(plain, each.name))
+        fields.append(normalize_field(plain, field.name))
     return [*fields, RESCUE_FIELD] if has_rescue else fields, scales
 
 
-def _plain_field(each: pa.Field[Any], path: str, options: Any, scales: dict[str, int]) -> pa.Field[Any]:
-    return pa.field(each.name, _plain_type(each.type, path, options, scales), metadata=each.metadata)
+def _plain_field(field: pa.Field[Any], path: str, options: Any, scales: dict[str, int]) -> pa.Field[Any]:
+    return pa.field(field.name, _plain_type(field.type, path, options, scales), metadata=field.metadata)
 
 
 def _plain_type(arrow_type: Any, path: str, options: Any, scales: dict[str, int]) -> pa.DataType:  # noqa: C901, PLR0911 - one line a type
@@ -66,7 +66,7 @@ def _plain_type(arrow_type: Any, path: str, options: Any, scales: dict[str, int]
     refuse_interval(path, arrow_type)
     if is_time(arrow_type):
         scales[path] = scale_of(arrow_type, options)
-        return pa.string() if form_of(arrow_type, options) == "iso" else pa.int64()
+        return pa.string() if format_of(arrow_type, options) == "iso" else pa.int64()
     if isinstance(arrow_type, pa.BaseExtensionType):
         return _plain_type(arrow_type.storage_type, path, options, scales)
     if types.is_dictionary(arrow_type) or types.is_run_end_encoded(arrow_type):
@@ -90,14 +90,14 @@ def _plain_type(arrow_type: Any, path: str, options: Any, scales: dict[str, int]
     return arrow_type  # type: ignore[no-any-return]
 
 
-def _as_set(each: pa.Field[Any]) -> pa.Field[Any]:
-    if not is_list(each.type):
-        raise SchemaError(f"{each.name}: named in sets, but it is an Arrow {each.type}: only lists become sets")
-    element = normalize_field(each.type.field(0).with_name("element"), f"{each.name}[]")
+def _as_set(field: pa.Field[Any]) -> pa.Field[Any]:
+    if not is_list(field.type):
+        raise SchemaError(f"{field.name}: named in sets, but it is an Arrow {field.type}: only lists become sets")
+    element = normalize_field(field.type.field(0).with_name("element"), f"{field.name}[]")
     tag = (element.metadata or {})[DDB_TYPE].decode() + "S"
     if tag not in SETS:
-        raise SchemaError(f"{each.name}: named in sets, but DynamoDB has sets of text, numbers and binary only")
-    return each.with_metadata({**(each.metadata or {}), DDB_TYPE: tag.encode()})  # type: ignore[dict-item] # stubs
+        raise SchemaError(f"{field.name}: named in sets, but DynamoDB has sets of text, numbers and binary only")
+    return field.with_metadata({**(field.metadata or {}), DDB_TYPE: tag.encode()})  # type: ignore[dict-item] # stubs
 
 
 _EXPONENTS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
@@ -112,7 +112,7 @@ def is_time(arrow_type: Any) -> bool:
     )
 
 
-def form_of(arrow_type: Any, options: Any) -> str:
+def format_of(arrow_type: Any, options: Any) -> str:
     """Return the format of a type in the options: ``iso`` or a unit."""
     if pa.types.is_timestamp(arrow_type):
         return str(options.timestamps)
@@ -123,45 +123,47 @@ def form_of(arrow_type: Any, options: Any) -> str:
 
 def scale_of(arrow_type: Any, options: Any) -> int:
     """Return the decimal places that convert the unit of a column to that of the options; negative to append zeros."""
-    form = form_of(arrow_type, options)
-    if form == "iso" or pa.types.is_date(arrow_type):
+    time_format = format_of(arrow_type, options)
+    if time_format == "iso" or pa.types.is_date(arrow_type):
         return 0
-    return _EXPONENTS[arrow_type.unit] - _EXPONENTS[form]
+    return _EXPONENTS[arrow_type.unit] - _EXPONENTS[time_format]
 
 
 def time_array(array: Any, options: Any) -> Any:
     """Convert an array of dates or times to texts or counts; return other arrays unchanged."""
-    given = array.type
-    if not is_time(given):
+    arrow_type = array.type
+    if not is_time(arrow_type):
         return array
-    form = form_of(given, options)
-    if form != "iso":
-        return _counts(array, form)
-    if pa.types.is_timestamp(given):
-        if given.tz is not None:
-            array = array.cast(pa.timestamp(given.unit, "UTC"))
+    time_format = format_of(arrow_type, options)
+    if time_format != "iso":
+        return _counts(array, time_format)
+    if pa.types.is_timestamp(arrow_type):
+        if arrow_type.tz is not None:
+            array = array.cast(pa.timestamp(arrow_type.unit, "UTC"))
         return pc.replace_substring(array.cast(pa.string()), " ", "T")
-    if pa.types.is_duration(given):
-        return pc.binary_join_element_wise("PT", *_seconds(array.cast(pa.int64()), _EXPONENTS[given.unit]), "S", "")
-    return array.cast(pa.date32() if pa.types.is_date(given) else given).cast(pa.string())
+    if pa.types.is_duration(arrow_type):
+        return pc.binary_join_element_wise(
+            "PT", *_seconds(array.cast(pa.int64()), _EXPONENTS[arrow_type.unit]), "S", ""
+        )
+    return array.cast(pa.date32() if pa.types.is_date(arrow_type) else arrow_type).cast(pa.string())
 
 
-def _counts(array: Any, form: str) -> Any:
-    given = array.type
-    if pa.types.is_date(given):
+def _counts(array: Any, time_format: str) -> Any:
+    arrow_type = array.type
+    if pa.types.is_date(arrow_type):
         days = array.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
-        return pc.multiply_checked(days, _DAY_MULTIPLES[form])
-    return array.cast(pa.int32()).cast(pa.int64()) if pa.types.is_time32(given) else array.cast(pa.int64())
+        return pc.multiply_checked(days, _DAY_MULTIPLES[time_format])
+    return array.cast(pa.int32()).cast(pa.int64()) if pa.types.is_time32(arrow_type) else array.cast(pa.int64())
 
 
-def _seconds(counts: Any, places: int) -> list[Any]:
+def _seconds(counts: Any, decimals: int) -> list[Any]:
     """Return the sign, and the digits before and after the point, of counts of 10^-``places`` seconds."""
-    whole = counts.cast(pa.decimal128(_LONGEST_COUNT, 0))
+    integers = counts.cast(pa.decimal128(_LONGEST_COUNT, 0))
     sign = pc.if_else(pc.less(counts, pa.scalar(0)), "-", "")
-    digits = pc.utf8_lpad(pc.abs(whole).cast(pa.string()), places + 1, "0")
-    if not places:
+    digits = pc.utf8_lpad(pc.abs(integers).cast(pa.string()), decimals + 1, "0")
+    if not decimals:
         return [sign, digits]
-    return [sign, pc.utf8_slice_codeunits(digits, 0, -places), ".", pc.utf8_slice_codeunits(digits, -places)]
+    return [sign, pc.utf8_slice_codeunits(digits, 0, -decimals), ".", pc.utf8_slice_codeunits(digits, -decimals)]
 
 
 def refuse_interval(path: str, arrow_type: Any) -> None:
@@ -179,23 +181,23 @@ _INT64 = np.iinfo(np.int64)
 
 def unfit_times(array: Any, options: Any) -> tuple[list[int], str]:
     """Return the entries that have no text format, and the message about them; none if they are not times."""
-    given = array.type
-    if not is_time(given) or pa.types.is_duration(given) or not len(array):
+    arrow_type = array.type
+    if not is_time(arrow_type) or pa.types.is_duration(arrow_type) or not len(array):
         return [], ""
     counts: npt.NDArray[np.int64] = _raw_counts(array)
     unfit = np.zeros(len(array), np.bool_)
-    if pa.types.is_date64(given):
+    if pa.types.is_date64(arrow_type):
         unfit = counts % (_DAY_SECONDS * _PER_SECOND["ms"]) != 0
-    if form_of(given, options) == "iso":
-        first, last = _range(given)
+    if format_of(arrow_type, options) == "iso":
+        first, last = _range(arrow_type)
         unfit |= (counts < first) | (counts > last)
-    return (np.flatnonzero(unfit).tolist(), _message(given)) if unfit.any() else ([], "")
+    return (np.flatnonzero(unfit).tolist(), _message(arrow_type)) if unfit.any() else ([], "")
 
 
-def _message(given: Any) -> str:
-    if pa.types.is_time(given):
+def _message(arrow_type: Any) -> str:
+    if pa.types.is_time(arrow_type):
         return "it is no time of a day"
-    what = "no whole day within" if pa.types.is_date(given) else "not within"
+    what = "no whole day within" if pa.types.is_date(arrow_type) else "not within"
     return f"it is {what} the years 0000 to 9999"
 
 
@@ -204,10 +206,10 @@ def _raw_counts(array: Any) -> Any:
     return array.view(pa.int32() if is_short else pa.int64()).fill_null(0).to_numpy().astype(np.int64, copy=False)
 
 
-def _range(given: Any) -> tuple[int, int]:
-    if pa.types.is_date32(given):
+def _range(arrow_type: Any) -> tuple[int, int]:
+    if pa.types.is_date32(arrow_type):
         return _FIRST_DAY, _LAST_DAY
-    per_day = _DAY_SECONDS * _PER_SECOND["ms" if pa.types.is_date64(given) else given.unit]
-    if pa.types.is_time(given):
+    per_day = _DAY_SECONDS * _PER_SECOND["ms" if pa.types.is_date64(arrow_type) else arrow_type.unit]
+    if pa.types.is_time(arrow_type):
         return 0, per_day - 1
     return max(_FIRST_DAY * per_day, int(_INT64.min)), min((_LAST_DAY + 1) * per_day - 1, int(_INT64.max))

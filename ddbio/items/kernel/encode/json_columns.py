@@ -36,10 +36,18 @@ MAX_NAMES = 1 << 10
 
 MAX_ELEMENTS = 1 << 12
 _SLOTS = 2 * MAX_ELEMENTS
-_DIGITS_ROOM = 64
+_DIGITS_BYTES = 64
 
-KNOWN_HASH, KNOWN_PLACE, KNOWN_LENGTH, KNOWN_NODE, KNOWN_TAG, KNOWN_BIT, KNOWN_LONGEST = range(7)
-KNOWN_WIDTH = 7
+(
+    ATTRIBUTE_HASH,
+    ATTRIBUTE_NAME,
+    ATTRIBUTE_NAME_BYTES,
+    ATTRIBUTE_NODE,
+    ATTRIBUTE_TAG,
+    ATTRIBUTE_BIT,
+    ATTRIBUTE_LONGEST,
+) = range(7)
+ATTRIBUTE_WIDTH = 7
 """Fields of an attribute: its name, its column's node or -1, and the type, bit and length of its key, or -1."""
 
 _ROOT, _LIST = -2, -1
@@ -111,18 +119,18 @@ def make_checker(nodes: Mapping[str, int], rules: Mapping[str, KeyRule]) -> tupl
     nodes
         The number of each column's node, by attribute.
     """
-    entries, names, places = [], bytearray(), {}
+    entries, names, entry_of = [], bytearray(), {}
     for number, name in enumerate(dict.fromkeys([*nodes, *rules])):
         encoded, rule = name.encode(), rules.get(name)
         key = (-1, 0, 0) if rule is None else (TAGS.index(rule.tag), rule.bit, rule.longest)
         hashed = int(np.uint64(hash_text_plainly(encoded)).astype(np.int64))
         entries.append([hashed, len(names), len(encoded), nodes.get(name, -1), *key])
         names += encoded
-        places[name] = number * KNOWN_WIDTH
+        entry_of[name] = number * ATTRIBUTE_WIDTH
     size = 1 << (2 * len(entries)).bit_length()
     slots = np.full(size, -1, np.int64)
     for number, entry in enumerate(entries):
-        slot = entry[KNOWN_HASH] >> _SLOT_BITS & (size - 1)
+        slot = entry[ATTRIBUTE_HASH] >> _SLOT_BITS & (size - 1)
         while slots[slot] >= 0:
             slot = (slot + 1) & (size - 1)
         slots[slot] = number
@@ -134,9 +142,9 @@ def make_checker(nodes: Mapping[str, int], rules: Mapping[str, KeyRule]) -> tupl
         levels=np.empty(MAX_DEPTH + 1, np.int64),
         marks=np.empty(MAX_ELEMENTS, np.int64),
         duplicate_slots=np.empty(_SLOTS, np.int64),
-        digits=np.empty(_DIGITS_ROOM, np.uint8),
+        digits=np.empty(_DIGITS_BYTES, np.uint8),
     )
-    return checker, places
+    return checker, entry_of
 
 
 @loop(Texts, Checker, int64, int64, boolean, int64)
@@ -165,15 +173,15 @@ def _check_texts(t: Any, c: Any, mask: int, column: Any) -> Any:
             continue
         word = first + RAW_WORDS * row
         span = peek(t.words, word)
-        place = span >> 32
-        stop = place + (span & 0xFFFFFFFF)
-        end, size, keys = _walk(t, c, place, (depth, is_members, key, row, mask))
+        position = span >> 32
+        stop = position + (span & 0xFFFFFFFF)
+        end, size, keys = _walk(t, c, position, (depth, is_members, key, row, mask))
         if end != stop:
             poke(t.others, n_others, row)
             n_others += 1
             continue
         if is_members:
-            poke(t.words, word, (place + 1) << 32 | (stop - place - _BRACES))
+            poke(t.words, word, (position + 1) << 32 | (stop - position - _BRACES))
             if size == 0:
                 # There is no attribute: each one has a name.
                 poke(t.states, row, ABSENT)
@@ -183,24 +191,24 @@ def _check_texts(t: Any, c: Any, mask: int, column: Any) -> Any:
 
 
 @inner
-def _walk(t: Any, c: Any, place: int, within: Any) -> Any:
+def _walk(t: Any, c: Any, position: int, within: Any) -> Any:
     """Return the position after a text, its size and its keys; a negative position if the reference must read it."""
     data = t.data
-    first_depth, is_members, known, row, mask = within
+    first_depth, is_members, attribute, row, mask = within
     depth, n_names, size, keys = 0, 0, 0, 0
     poke(c.levels, 0, 0 if is_members else _ROOT)
     if is_members:
-        if peek(data, place) != OPEN_OBJECT:
+        if peek(data, position) != OPEN_OBJECT:
             return _FAILED, 0, 0
-        place += 1
-        if peek(data, place) == CLOSE_OBJECT:
-            return place + 1, 0, 0
+        position += 1
+        if peek(data, position) == CLOSE_OBJECT:
+            return position + 1, 0, 0
     while True:
         first_name = peek(c.levels, depth)
         if first_name >= 0:
-            if peek(data, place) != QUOTE:
+            if peek(data, position) != QUOTE:
                 return _FAILED, 0, 0
-            start = place + 1
+            start = position + 1
             stop = text_end(data, start)
             length = stop - start
             if peek(data, stop) != QUOTE or peek(data, stop + 1) != COLON or n_names == MAX_NAMES:
@@ -214,78 +222,78 @@ def _walk(t: Any, c: Any, place: int, within: Any) -> Any:
             poke(c.seen, n_names, hashed)
             n_names += 1
             size += length
-            place = stop + 2
+            position = stop + 2
             if depth == 0:
-                known = _find(t, c, start, length, np.int64(hashed), mask)
-                if known >= 0 and not _take_over(t, c, known, row):
+                attribute = _find(t, c, start, length, np.int64(hashed), mask)
+                if attribute >= 0 and not _clear_column(t, c, attribute, row):
                     return _FAILED, 0, 0
         if depth > 0:
             size += ELEMENT_BYTES
-        rule = peek(c.entries, known + KNOWN_TAG) if depth == 0 and known >= 0 else -1
-        head = load64(data, place)
+        rule = peek(c.entries, attribute + ATTRIBUTE_TAG) if depth == 0 and attribute >= 0 else -1
+        head = load64(data, position)
         if head in (_NULL_HEAD, _BOOL_HEAD):
-            tail = load64(data, place + 8)
+            tail = load64(data, position + 8)
             is_true = tail & _FIVE_BYTES == _TRUE_TAIL
             if rule >= 0 or not (is_true or (head == _BOOL_HEAD and tail & _SIX_BYTES == _FALSE_TAIL)):
                 return _FAILED, 0, 0
             size += 1
-            place += 13 if is_true else 14
+            position += 13 if is_true else 14
         elif head & _AROUND_LETTER == _LETTER_HEAD:
             tag = np.int64(_LETTER_TAGS[np.int64(head >> _LETTER_BITS & _BYTE)])
             if rule >= 0 and tag != rule:
                 return _FAILED, 0, 0
             if tag >= L:
                 opening = OPEN_ARRAY if tag == L else OPEN_OBJECT
-                if peek(data, place + 5) != opening or first_depth + depth >= MAX_DEPTH:
+                if peek(data, position + 5) != opening or first_depth + depth >= MAX_DEPTH:
                     return _FAILED, 0, 0
                 size += CONTAINER_BYTES
-                place += 6
-                if peek(data, place) != (CLOSE_ARRAY if tag == L else CLOSE_OBJECT):
+                position += 6
+                if peek(data, position) != (CLOSE_ARRAY if tag == L else CLOSE_OBJECT):
                     depth += 1
                     poke(c.levels, depth, _LIST if tag == L else n_names)
                     continue
-                place += 1
-            elif tag < 0 or peek(data, place + 5) != QUOTE:
+                position += 1
+            elif tag < 0 or peek(data, position + 5) != QUOTE:
                 return _FAILED, 0, 0
             else:
-                place, own = _text_size(data, place + 6, tag, c.digits)
-                if place < 0:
+                position, own = _text_size(data, position + 6, tag, c.digits)
+                if position < 0:
                     return _FAILED, 0, 0
                 size += own
                 if rule >= 0:
-                    if tag != N and (own == 0 or own > peek(c.entries, known + KNOWN_LONGEST)):
+                    if tag != N and (own == 0 or own > peek(c.entries, attribute + ATTRIBUTE_LONGEST)):
                         return _FAILED, 0, 0
-                    keys |= peek(c.entries, known + KNOWN_BIT)
-            if peek(data, place) != CLOSE_OBJECT:
+                    keys |= peek(c.entries, attribute + ATTRIBUTE_BIT)
+            if peek(data, position) != CLOSE_OBJECT:
                 return _FAILED, 0, 0
-            place += 1
+            position += 1
         else:
             tag = np.int64(_LETTER_TAGS[np.int64(head >> _LETTER_BITS & _BYTE)])
             if head & _AROUND_SET != _SET_HEAD or tag < 0 or tag >= L or rule >= 0:
                 return _FAILED, 0, 0
-            place, own = _set_size(data, c, place + 7, tag)
-            if place < 0:
+            position, own = _set_size(data, c, position + 7, tag)
+            if position < 0:
                 return _FAILED, 0, 0
             size += own
         # After a value: close the containers that end here.
         while True:
             first_name = peek(c.levels, depth)
             if first_name == _ROOT:
-                return place, size, keys
-            byte = peek(data, place)
-            place += 1
+                return position, size, keys
+            byte = peek(data, position)
+            position += 1
             if byte == COMMA:
                 break
             if byte != (CLOSE_OBJECT if first_name >= 0 else CLOSE_ARRAY):
                 return _FAILED, 0, 0
             if depth == 0:
-                return place, size, keys
+                return position, size, keys
             if first_name >= 0:
                 n_names = first_name
             depth -= 1
-            if peek(data, place) != CLOSE_OBJECT:
+            if peek(data, position) != CLOSE_OBJECT:
                 return _FAILED, 0, 0
-            place += 1
+            position += 1
 
 
 @inner
@@ -296,60 +304,63 @@ def _find(t: Any, c: Any, start: int, length: int, hashed: int, mask: int) -> An
         number = peek(c.slots, slot)
         if number < 0:
             return -1
-        entry = number * KNOWN_WIDTH
-        is_alike = peek(c.entries, entry + KNOWN_HASH) == hashed and peek(c.entries, entry + KNOWN_LENGTH) == length
-        if is_alike and same_text(t.data, start, c.names, peek(c.entries, entry + KNOWN_PLACE), length):
+        entry = number * ATTRIBUTE_WIDTH
+        is_alike = (
+            peek(c.entries, entry + ATTRIBUTE_HASH) == hashed
+            and peek(c.entries, entry + ATTRIBUTE_NAME_BYTES) == length
+        )
+        if is_alike and same_text(t.data, start, c.names, peek(c.entries, entry + ATTRIBUTE_NAME), length):
             return entry
         slot = (slot + 1) & mask
 
 
 @inner
-def _take_over(t: Any, c: Any, known: int, row: int) -> Any:
+def _clear_column(t: Any, c: Any, attribute: int, row: int) -> Any:
     """Remove the attribute from its column; return False if the column has a value for it."""
-    node = peek(c.entries, known + KNOWN_NODE)
+    node = peek(c.entries, attribute + ATTRIBUTE_NODE)
     if node < 0:
         return True
-    place = peek(t.columns, node) + row
-    if peek(t.all_states, place) in (VALUE, BAD):
+    state = peek(t.columns, node) + row
+    if peek(t.all_states, state) in (VALUE, BAD):
         return False
-    poke(t.all_states, place, ABSENT)
+    poke(t.all_states, state, ABSENT)
     return True
 
 
 @inner
-def _text_size(data: Any, place: int, tag: int, digits: Any) -> Any:
-    """Return the position after the text at ``place``, and its counted size; a negative position if it is refused."""
-    stop = text_end(data, place)
-    length = stop - place
+def _text_size(data: Any, position: int, tag: int, digits: Any) -> Any:
+    """Return the position after the text at ``position``, and its size; a negative position if it is refused."""
+    stop = text_end(data, position)
+    length = stop - position
     if peek(data, stop) != QUOTE:
         if tag != S:
             return _FAILED, 0
-        stop, length = _behind_escapes(data, place, stop)
+        stop, length = _after_escapes(data, position, stop)
         return stop + 1, length
     if tag == S:
         return stop + 1, length
     if tag == N:
-        is_number, negative, count, _ = parse_number(data, place, stop, digits)
+        is_number, negative, count, _ = parse_number(data, position, stop, digits)
         return stop + 1 if is_number else _FAILED, (count + 1) // 2 + 1 + negative
-    size = decoded_length(data, place, length)
-    return stop + 1 if size >= 0 and is_base64(data, place, length) else _FAILED, size
+    size = decoded_length(data, position, length)
+    return stop + 1 if size >= 0 and is_base64(data, position, length) else _FAILED, size
 
 
 @inner
-def _behind_escapes(data: Any, place: int, stop: int) -> Any:
+def _after_escapes(data: Any, position: int, stop: int) -> Any:
     """Return the end of a text and its unescaped size, if all escapes are those of the encoder."""
     out_of_line()
-    spared = 0
+    saved_bytes = 0
     while True:
         byte = peek(data, stop)
         if byte == QUOTE:
-            return stop, stop - place - spared
+            return stop, stop - position - saved_bytes
         if byte != BACKSLASH:
             return _FAILED - 1, 0
         letter = peek(data, stop + 1)
         if _IS_SHORT_ESCAPE[letter]:
             stop += 2
-            spared += 1
+            saved_bytes += 1
         else:
             high, low = peek(data, stop + 4), peek(data, stop + 5)
             if letter != _LETTER_U or peek(data, stop + 2) != _ZERO or peek(data, stop + 3) != _ZERO:
@@ -365,31 +376,31 @@ def _behind_escapes(data: Any, place: int, stop: int) -> Any:
             if _HAS_SHORT_ESCAPE[(high - _ZERO) * 16 + low]:
                 return _FAILED - 1, 0
             stop += 6
-            spared += 5
+            saved_bytes += 5
         stop = text_end(data, stop)
 
 
 @inner
-def _set_size(data: Any, c: Any, place: int, tag: int) -> Any:
-    """Return the position after the set at ``place``, and its size; a negative position if it is refused."""
+def _set_size(data: Any, c: Any, position: int, tag: int) -> Any:
+    """Return the position after the set at ``position``, and its size; a negative position if it is refused."""
     count, size = 0, 0
     while True:
-        if peek(data, place) != QUOTE or count == MAX_ELEMENTS:
+        if peek(data, position) != QUOTE or count == MAX_ELEMENTS:
             return _FAILED, 0
-        start = place + 1
-        place, own = _text_size(data, start, tag, c.digits)
-        if place < 0 or (tag == N and not is_canonical(data, start, place - 1)):
+        start = position + 1
+        position, own = _text_size(data, start, tag, c.digits)
+        if position < 0 or (tag == N and not is_canonical(data, start, position - 1)):
             return _FAILED, 0
         size += own
         # All texts are canonical: equal values have equal texts.
-        poke(c.marks, count, start << 32 | (place - 1 - start))
+        poke(c.marks, count, start << 32 | (position - 1 - start))
         count += 1
-        byte = peek(data, place)
-        place += 1
+        byte = peek(data, position)
+        position += 1
         if byte == COMMA:
             continue
-        if byte != CLOSE_ARRAY or peek(data, place) != CLOSE_OBJECT:
+        if byte != CLOSE_ARRAY or peek(data, position) != CLOSE_OBJECT:
             return _FAILED, 0
         if count > 1 and has_duplicates(data, 0, c.marks, 0, count, c.duplicate_slots):
             return _FAILED, 0
-        return place + 1, size
+        return position + 1, size

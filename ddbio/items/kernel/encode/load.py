@@ -49,7 +49,7 @@ _LEAST_BYTES, _LEAST_WORDS = 1 << 16, 1 << 13
 _GROWTH = 2
 _SPARSE_RATIO = 4
 """If rows have a value in at most one of this many columns, the columns of each row are listed first."""
-_DIGITS_ROOM = 128
+_DIGITS_BYTES = 128
 
 _SHIFT = 32
 _LEAVES = {
@@ -97,7 +97,7 @@ class Loader:
         self._data, self._states = allocate(_LEAST_BYTES), allocate(_LEAST_BYTES)
         self._words = allocate_words(_LEAST_WORDS)
         self._data_end = self._words_end = self._states_end = 0
-        self._most_elements = 1
+        self._max_elements = 1
         self._checker: tuple[Checker, dict[str, int]] | None = None
         self.output_bytes = 0
         self.messages: dict[tuple[int, int], tuple[str, str]] = {}
@@ -111,14 +111,14 @@ class Loader:
     def load(self, batch: pa.RecordBatch) -> Work:
         """Load all columns, and set ``output_bytes`` to the most bytes of the printed rows without frames."""
         self._data_end = self._words_end = self._states_end = 0
-        self._most_elements, self.output_bytes, self._n_shown = 1, 2 * batch.num_rows, 0
+        self._max_elements, self.output_bytes, self._n_shown = 1, 2 * batch.num_rows, 0
         self.messages.clear()
         for column in self._program.columns:
             self._load(column, batch.column(column.field.name), None)
         n_rows = batch.num_rows
         n_spaces = self._program.n_spaces
         stops, present = self._present(n_rows)
-        size = 1 << (2 * self._most_elements).bit_length()
+        size = 1 << (2 * self._max_elements).bit_length()
         return Work(
             data=self._data,
             words=self._words,
@@ -126,9 +126,9 @@ class Loader:
             index=np.zeros(n_spaces, np.int64),
             first=np.zeros(n_spaces, np.int64),
             limit=np.zeros(n_spaces, np.int64),
-            marks=allocate_words(self._most_elements),
+            marks=allocate_words(self._max_elements),
             slots=allocate_words(size),
-            digits=np.zeros(_DIGITS_ROOM, np.uint8),
+            digits=np.zeros(_DIGITS_BYTES, np.uint8),
             refusals=allocate_words(n_rows * codes.REFUSAL_WIDTH),
             ends=allocate_words(n_rows),
             sizes=allocate_words(n_rows),
@@ -141,47 +141,47 @@ class Loader:
         nothing = allocate_words(0)
         if self._n_shown * _SPARSE_RATIO > n_rows * len(self._columns):
             return nothing, nothing
-        stops, places = np.zeros(n_rows, np.int64), self._tables.states[self._numbers]
-        total = list_present(places, self._columns, self._states, n_rows, stops, nothing)
+        stops, positions = np.zeros(n_rows, np.int64), self._tables.states[self._numbers]
+        total = list_present(positions, self._columns, self._states, n_rows, stops, nothing)
         present = allocate_words(int(total))
         if total:
-            list_present(places, self._columns, self._states, n_rows, stops, present)
+            list_present(positions, self._columns, self._states, n_rows, stops, present)
         return stops, present
 
     def text(self, node: int, entry: int) -> str:
         """Return the text of a refused value."""
         span = int(self._words[self._tables.words[node] + entry])
-        place, length = span >> _SHIFT, span & 0xFFFFFFFF
-        return self._data[place : place + length].tobytes().decode(errors="replace")
+        position, length = span >> _SHIFT, span & 0xFFFFFFFF
+        return self._data[position : position + length].tobytes().decode(errors="replace")
 
     def _take_data(self, count: int) -> int:
-        place, self._data_end = self._data_end, self._data_end + count
+        start, self._data_end = self._data_end, self._data_end + count
         if self._data_end + PAD > MAX_PIECE_BYTES:
             raise TooLargeError
         if self._data_end + PAD > len(self._data):
             grown = allocate(_GROWTH * self._data_end + PAD)
-            grown[:place] = self._data[:place]
+            grown[:start] = self._data[:start]
             self._data = grown
-        return place
+        return start
 
     def _take_words(self, count: int) -> int:
-        place, self._words_end = self._words_end, self._words_end + count
+        start, self._words_end = self._words_end, self._words_end + count
         if self._words_end > len(self._words):
             grown = allocate_words(_GROWTH * self._words_end)
-            grown[:place] = self._words[:place]
+            grown[:start] = self._words[:start]
             self._words = grown
-        return place
+        return start
 
     def _take_states(self, count: int) -> npt.NDArray[np.uint8]:
-        place, self._states_end = self._states_end, self._states_end + count
+        start, self._states_end = self._states_end, self._states_end + count
         if self._states_end + PAD > len(self._states):
             grown = allocate(_GROWTH * self._states_end + PAD)
-            grown[:place] = self._states[:place]
+            grown[:start] = self._states[:start]
             self._states = grown
-        return self._states[place : self._states_end]
+        return self._states[start : self._states_end]
 
-    def _load(self, node: Node, given: Any, live: Live) -> None:
-        array = plain_array(given)
+    def _load(self, node: Node, values: Any, live: Live) -> None:
+        array = plain_array(values)
         length = len(array)
         self._tables.states[node.number] = self._states_end
         states = self._take_states(length)
@@ -220,15 +220,15 @@ class Loader:
         """Return the state of a null."""
         if node.kind == codes.MEMBERS:
             return codes.ABSENT
-        return codes.NULL if node.place in {"value", "element"} else self._null_code
+        return codes.NULL if node.role in {"value", "element"} else self._null_code
 
     def _load_container(self, node: Node, array: Any, states: npt.NDArray[np.uint8]) -> None:
         offsets = offsets_of(array)
-        place = self._tables.words[node.number] = self._take_words(len(offsets))
-        np.subtract(offsets, offsets[0], out=self._words[place : place + len(offsets)])
+        bounds = self._tables.words[node.number] = self._take_words(len(offsets))
+        np.subtract(offsets, offsets[0], out=self._words[bounds : bounds + len(offsets)])
         lengths = np.diff(offsets)
         if (node.is_set or node.kind == codes.MAP) and len(lengths):
-            self._most_elements = max(self._most_elements, int(lengths.max()))
+            self._max_elements = max(self._max_elements, int(lengths.max()))
         inside = _live(states)
         if inside is not None:
             inside = np.repeat(inside, lengths)
@@ -237,8 +237,8 @@ class Loader:
         for child, values in zip(node.children, parts, strict=True):
             self._load(child, values.slice(start, count), inside)
 
-    def _load_leaf(self, node: Node, given: Any, states: npt.NDArray[np.uint8]) -> None:
-        array = time_array(self._without_unfit(node, given, states), self._options)
+    def _load_leaf(self, node: Node, values: Any, states: npt.NDArray[np.uint8]) -> None:
+        array = time_array(self._without_unfit(node, values, states), self._options)
         length = len(array)
         present = length - array.null_count
         match node.kind:
@@ -251,10 +251,10 @@ class Loader:
                 self.output_bytes += present * (LONGEST_NUMBER + node.scale)
                 self._load_words(node, as_type(array, pa.decimal128(array.type.precision, array.type.scale)), 2)
             case codes.BOOLEAN:
-                place = self._tables.words[node.number] = self._take_data(length)
+                start = self._tables.words[node.number] = self._take_data(length)
                 self.output_bytes += 8 * present
                 if length:
-                    self._data[place : place + length] = bits_of(array.buffers()[1], array.offset, length)
+                    self._data[start : start + length] = bits_of(array.buffers()[1], array.offset, length)
             case codes.NOTHING:
                 for row in np.flatnonzero(states == codes.VALUE).tolist():
                     text = array[row].as_buffer().to_pybytes().decode(errors="replace")
@@ -274,17 +274,17 @@ class Loader:
         return pc.if_else(pa.array(fit), array, None)
 
     def _load_words(self, node: Node, array: Any, width: int) -> None:
-        place = self._tables.words[node.number] = self._take_words(len(array) * width)
+        start = self._tables.words[node.number] = self._take_words(len(array) * width)
         if len(array):
             values = view_of(array.buffers()[1], np.int64)
-            self._words[place : place + len(array) * width] = values[array.offset * width :][: len(array) * width]
+            self._words[start : start + len(array) * width] = values[array.offset * width :][: len(array) * width]
 
     def _load_spans(self, node: Node, array: Any, states: npt.NDArray[np.uint8]) -> None:
         length, present = len(array), len(array) - array.null_count
         data, texts = self._copy_texts(array)
         n_bytes = self._data_end - data
-        place = self._tables.words[node.number] = self._take_words(length)
-        spans = self._words[place : place + length]
+        start = self._tables.words[node.number] = self._take_words(length)
+        spans = self._words[start : start + length]
         spans[:] = texts
         if node.kind in {codes.TEXT, codes.KEY}:
             for entry in broken_texts(array, offsets_of(array), self._data[data : data + n_bytes]):
@@ -310,14 +310,14 @@ class Loader:
         if not (states == codes.VALUE).any():
             return
         texts = text_array(array)
-        place = self._lay_out(node, texts)
+        first = self._copy_spans(node, texts)
         rule = self._rules.get(name_of_field(node.field)) if node.depth == 1 else None
-        for row in self._other_rows(node, place, states, rule).tolist():
+        for row in self._other_rows(node, first, states, rule).tolist():
             text = texts[row].as_buffer().to_pybytes()
             try:
                 if node.kind == codes.MEMBERS:
                     parsed = read_members(text, self._rules)
-                    self._take_over(parsed.names, row)
+                    self._clear_columns(parsed.names, row)
                 else:
                     parsed = read_value(text, node.depth, rule)
             except RefusedValueError as refused:
@@ -331,10 +331,10 @@ class Loader:
             data = self._take_data(len(parsed.text))
             self._data[data : data + len(parsed.text)] = np.frombuffer(parsed.text, np.uint8)
             self.output_bytes += len(parsed.text)
-            entry = place + row * codes.RAW_WORDS
+            entry = first + row * codes.RAW_WORDS
             self._words[entry : entry + codes.RAW_WORDS] = data << _SHIFT | len(parsed.text), parsed.size, parsed.keys
 
-    def _lay_out(self, node: Node, texts: Any) -> int:
+    def _copy_spans(self, node: Node, texts: Any) -> int:
         """Copy texts, append quotes, and return the position of the words with their spans."""
         data, spans = self._copy_texts(texts)
         end = self._data_end
@@ -343,32 +343,32 @@ class Loader:
             # Without a length it is left to the reference, which reports the error.
             spans[row] = 0
         self.output_bytes += end - data
-        place = self._tables.words[node.number] = self._take_words(len(texts) * codes.RAW_WORDS)
-        self._words[place : self._words_end : codes.RAW_WORDS] = spans
-        return int(place)
+        first = self._tables.words[node.number] = self._take_words(len(texts) * codes.RAW_WORDS)
+        self._words[first : self._words_end : codes.RAW_WORDS] = spans
+        return int(first)
 
     def _other_rows(
-        self, node: Node, place: int, states: npt.NDArray[np.uint8], rule: KeyRule | None
+        self, node: Node, position: int, states: npt.NDArray[np.uint8], rule: KeyRule | None
     ) -> npt.NDArray[np.int64]:
         """Return the rows whose texts the loop leaves to the reference."""
         if self._checker is None:
             nodes = {name: column.number for name, column in self._by_name.items()}
             self._checker = make_checker(nodes, self._rules)
-        checker, places = self._checker
+        checker, entry_of = self._checker
         texts = Texts(self._data, self._words, states, self._states, self._tables.states, allocate_words(len(states)))
-        key = -1 if rule is None else places[name_of_field(node.field)]
-        return texts.others[: check_texts(texts, checker, place, node.depth, node.kind == codes.MEMBERS, key)]
+        key = -1 if rule is None else entry_of[name_of_field(node.field)]
+        return texts.others[: check_texts(texts, checker, position, node.depth, node.kind == codes.MEMBERS, key)]
 
-    def _take_over(self, names: list[str], row: int) -> None:
+    def _clear_columns(self, names: list[str], row: int) -> None:
         """Remove the values from the columns that the rescue column of this row also has."""
         for name in names:
             column = self._by_name.get(name)
             if column is None:
                 continue
-            place = self._tables.states[column.number] + row
-            if self._states[place] in {codes.VALUE, codes.BAD}:
+            state = self._tables.states[column.number] + row
+            if self._states[state] in {codes.VALUE, codes.BAD}:
                 raise RefusedValueError("duplicate", twice_reason(name))
-            self._states[place] = codes.ABSENT
+            self._states[state] = codes.ABSENT
 
     def _refuse(self, states: npt.NDArray[np.uint8], node: Node, entry: int, rule: str, message: str) -> None:
         states[entry] = codes.BAD

@@ -76,8 +76,8 @@ _STEP = 32
 _BACKSLASH, _LETTER_U, _ZERO = ord("\\"), ord("u"), ord("0")
 _HEXADECIMAL = np.frombuffer(b"0123456789abcdef", np.uint8)
 _LETTERS = np.zeros(256, np.uint8)
-for _meant, _letter in zip(b'"\\\b\f\n\r\t', b'"\\bfnrt', strict=True):
-    _LETTERS[_meant] = _letter
+for _character, _letter in zip(b'"\\\b\f\n\r\t', b'"\\bfnrt', strict=True):
+    _LETTERS[_character] = _letter
 LONGEST_ESCAPE = 6
 
 _FEW = 12
@@ -87,19 +87,19 @@ _LENGTH_MASK = 0xFFFFFFFF
 
 
 @inner
-def print_text(out: Any, at: int, data: Any, place: int, length: int) -> Any:
+def print_text(out: Any, at: int, data: Any, position: int, length: int) -> Any:
     """Print a text as the content of a JSON string; return the position after it."""
-    stop = place + length
-    while place < stop:
-        copy32(out, at, data, place)
-        clean = special32(data, place)
-        step = min(_STEP, stop - place)
+    stop = position + length
+    while position < stop:
+        copy32(out, at, data, position)
+        clean = special32(data, position)
+        step = min(_STEP, stop - position)
         if clean >= step:
             at += step
-            place += step
+            position += step
         else:
-            at = _print_escape(out, at + clean, peek(data, place + clean))
-            place += clean + 1
+            at = _print_escape(out, at + clean, peek(data, position + clean))
+            position += clean + 1
     return at
 
 
@@ -134,17 +134,17 @@ def _equal(data: Any, one: int, other: int, length: int) -> Any:
 
 
 @inner
-def has_duplicates(data: Any, start: int, spans: Any, place: int, count: int, slots: Any) -> Any:
+def has_duplicates(data: Any, start: int, spans: Any, position: int, count: int, slots: Any) -> Any:
     """Return whether two spans, each a position after ``start`` and a length, have the same bytes.
 
     The length of ``slots`` is a power of two, and at least twice the number of spans.
     """
     if count > _FEW:
-        return _has_duplicates_among_many(data, start, spans, place, count, slots)
+        return _has_duplicates_among_many(data, start, spans, position, count, slots)
     for index in range(1, count):
-        one = peek(spans, place + index)
+        one = peek(spans, position + index)
         for earlier in range(index):
-            other = peek(spans, place + earlier)
+            other = peek(spans, position + earlier)
             if not (one ^ other) & _LENGTH_MASK and _equal(
                 data, start + (one >> 32), start + (other >> 32), one & _LENGTH_MASK
             ):
@@ -153,15 +153,15 @@ def has_duplicates(data: Any, start: int, spans: Any, place: int, count: int, sl
 
 
 @inner
-def _has_duplicates_among_many(data: Any, start: int, spans: Any, place: int, count: int, slots: Any) -> Any:
+def _has_duplicates_among_many(data: Any, start: int, spans: Any, position: int, count: int, slots: Any) -> Any:
     out_of_line()
     size = 2
     while size < 2 * count:
         size *= 2
-    for place_of_slot in range(size):
-        poke(slots, place_of_slot, -1)
+    for empty_slot in range(size):
+        poke(slots, empty_slot, -1)
     for index in range(count):
-        one = peek(spans, place + index)
+        one = peek(spans, position + index)
         length = one & _LENGTH_MASK
         slot = np.int64(hash_text(data, start + (one >> 32), length)) & (size - 1)
         while peek(slots, slot) >= 0:
@@ -201,30 +201,30 @@ class Work(NamedTuple):
 
 
 @loop(int64[:], int64[:], uint8[:], int64, int64[:], int64[:])
-def list_present(places: Any, columns: Any, states: Any, n_rows: int, stops: Any, present: Any) -> Any:
+def list_present(positions: Any, columns: Any, states: Any, n_rows: int, stops: Any, present: Any) -> Any:
     """List the columns of each row in ``present``; the list of a row ends at its ``stops``.
 
     Parameters
     ----------
-    places
+    positions
         The positions of the states of each column. ``ABSENT`` is zero.
     present
         Space for all columns of all rows. If it is empty, they are only counted, which must be done first.
     """
     size = len(present)
-    for number in range(len(places)):
-        place, column = places[number], columns[number]
+    for number in range(len(positions)):
+        start, column = positions[number], columns[number]
         for row in range(0, n_rows, _WORD_BYTES):
-            word = load64(states, place + row)
+            word = load64(states, start + row)
             if n_rows - row < _WORD_BYTES:
                 word &= (np.uint64(1) << np.uint64(8 * (n_rows - row))) - np.uint64(1)
             while word != 0:
                 byte = lowest_bit(word) & ~7
                 word &= ~(_BYTE << np.uint64(byte))
-                each = row + (byte >> 3)
+                entry = row + (byte >> 3)
                 if size > 0:
-                    poke(present, peek(stops, each), column)
-                poke(stops, each, peek(stops, each) + 1)
+                    poke(present, peek(stops, entry), column)
+                poke(stops, entry, peek(stops, entry) + 1)
     if size > 0:
         return size
     total = 0
@@ -361,8 +361,8 @@ def _print_row(t: Any, w: Any, out: Any, at: int, row: int, listed: int, n_liste
             if t.depth[node] >= MAX_DEPTH:
                 return at, size, keys, DEEP, node, entry
             if kind != STRUCT:
-                place = t.words[node] + entry
-                first, stop = peek(w.words, place), peek(w.words, place + 1)
+                position = t.words[node] + entry
+                first, stop = peek(w.words, position), peek(w.words, position + 1)
                 if first == stop:
                     if t.is_set[node]:
                         return at, size, keys, EMPTY_SET, node, entry
@@ -382,7 +382,7 @@ def _print_row(t: Any, w: Any, out: Any, at: int, row: int, listed: int, n_liste
         content = at
         if kind in (TEXT, BINARY):
             span = peek(w.words, t.words[node] + entry)
-            place, length = span >> 32, span & _LENGTH_MASK
+            position, length = span >> 32, span & _LENGTH_MASK
             size += length
             if t.key[node]:
                 if length == 0:
@@ -390,17 +390,19 @@ def _print_row(t: Any, w: Any, out: Any, at: int, row: int, listed: int, n_liste
                 if length > t.longest[node]:
                     return at, size, keys, LONG_KEY, node, entry
             if kind == TEXT:
-                at = print_text(out, at, w.data, place, length)
+                at = print_text(out, at, w.data, position, length)
             else:
-                at = encode_base64(out, at, w.data, place, length)
+                at = encode_base64(out, at, w.data, position, length)
         elif kind == INTEGER:
             word = peek(w.words, t.words[node] + entry)
             magnitude = np.uint64(0) - np.uint64(word) if word < 0 else np.uint64(word)
             at, own = print_integer(out, at, magnitude, word < 0, t.scale[node])
             size += own
         elif kind == WIDE:
-            place = t.words[node] + 2 * entry
-            at, own = print_decimal128(out, at, peek(w.words, place), peek(w.words, place + 1), t.scale[node], w.digits)
+            position = t.words[node] + 2 * entry
+            at, own = print_decimal128(
+                out, at, peek(w.words, position), peek(w.words, position + 1), t.scale[node], w.digits
+            )
             size += own
         elif kind == UNSIGNED:
             at, own = print_integer(out, at, np.uint64(peek(w.words, t.words[node] + entry)), False, 0)  # noqa: FBT003
@@ -417,11 +419,11 @@ def _print_row(t: Any, w: Any, out: Any, at: int, row: int, listed: int, n_liste
             at += 5 - truth
             size += 1
         elif kind in (RAW, MEMBERS):
-            place = t.words[node] + RAW_WORDS * entry
-            span = peek(w.words, place)
+            position = t.words[node] + RAW_WORDS * entry
+            span = peek(w.words, position)
             at = copy_bytes(out, at, w.data, span >> 32, span & _LENGTH_MASK)
-            size += peek(w.words, place + 1)
-            keys |= peek(w.words, place + 2)
+            size += peek(w.words, position + 1)
+            keys |= peek(w.words, position + 2)
         keys |= t.key[node]
         if t.in_set[node]:
             # Texts are canonical: equal elements have equal texts.

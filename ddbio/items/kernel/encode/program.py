@@ -44,7 +44,7 @@ class Node:
     kind: int
     tag: str
     depth: int
-    place: str
+    role: str
     """``member``, ``value`` of a list or map, ``element`` of a set, ``key`` of a map."""
     children: list[Node] = made_by(default_factory=list)
     number: int = 0
@@ -66,7 +66,7 @@ class Node:
     @property
     def name_text(self) -> str:
         """Return the member's name in JSON, and the colon after it."""
-        named = self.place == "member" and self.kind != codes.MEMBERS
+        named = self.role == "member" and self.kind != codes.MEMBERS
         return f"{compact_json(name_of_field(self.field))}:" if named else ""
 
     @property
@@ -86,7 +86,7 @@ class Node:
 
     @property
     def _has_type(self) -> bool:
-        return not self.is_plain and self.place != "element" and self.kind not in {codes.RAW, codes.MEMBERS}
+        return not self.is_plain and self.role != "element" and self.kind not in {codes.RAW, codes.MEMBERS}
 
     @property
     def _edges(self) -> tuple[str, str]:
@@ -95,8 +95,8 @@ class Node:
     @property
     def fixed_size(self) -> int:
         """Return the bytes that each value adds to the size of an item apart from its content."""
-        name = len(name_of_field(self.field).encode()) if self.place == "member" and self.kind != codes.MEMBERS else 0
-        return name + (self.depth > 1 and self.place != "element")
+        name = len(name_of_field(self.field).encode()) if self.role == "member" and self.kind != codes.MEMBERS else 0
+        return name + (self.depth > 1 and self.role != "element")
 
 
 class Tables(NamedTuple):
@@ -149,7 +149,7 @@ def plan_program(fields: Iterable[pa.Field[Any]], rules: Mapping[str, KeyRule], 
     SchemaError
         A name is empty or longer than DynamoDB allows, or a key's column has another type.
     """
-    columns = [_node(each, each.name, 1, "member") for each in fields]
+    columns = [_node(field, field.name, 1, "member") for field in fields]
     program = Program(columns, [], [], 1)
     counter = [0]
     for column in columns:
@@ -162,14 +162,14 @@ def plan_program(fields: Iterable[pa.Field[Any]], rules: Mapping[str, KeyRule], 
     return program._replace(n_spaces=counter[0] + 1)
 
 
-def _node(each: pa.Field[Any], path: str, depth: int, place: str) -> Node:
-    if place == "member" and not 1 <= len(name_of_field(each).encode()) <= codes.MAX_NAME_BYTES:
+def _node(field: pa.Field[Any], path: str, depth: int, role: str) -> Node:
+    if role == "member" and not 1 <= len(name_of_field(field).encode()) <= codes.MAX_NAME_BYTES:
         raise SchemaError(
             f"{path[:60]!r}: an attribute's name has 1 to {codes.MAX_NAME_BYTES:,} bytes: rename the field"
         )
-    arrow_type: Any = each.type
-    tag = tag_of_field(each)
-    node = Node(each, path, _kind(tag, arrow_type), tag, depth, place)
+    arrow_type: Any = field.type
+    tag = tag_of_field(field)
+    node = Node(field, path, _kind(tag, arrow_type), tag, depth, role)
     match node.kind:
         case codes.STRUCT:
             members = [arrow_type.field(index) for index in range(arrow_type.num_fields)]
@@ -233,30 +233,30 @@ def _check_key(column: Node, rules: Mapping[str, KeyRule]) -> None:
 
 
 def _emit(node: Node, steps: list[tuple[int, int, int]]) -> None:
-    place = len(steps)
-    steps.append((node.kind, node.number, place + 1))
+    begin = len(steps)
+    steps.append((node.kind, node.number, begin + 1))
     if node.kind not in {codes.STRUCT, codes.LIST, codes.MAP}:
         return
     for child in node.children:
         _emit(child, steps)
     ending = {codes.STRUCT: codes.STRUCT_END, codes.LIST: codes.LIST_END, codes.MAP: codes.MAP_END}[node.kind]
-    steps.append((ending, node.number, place + 1))
-    steps[place] = (node.kind, node.number, len(steps))
+    steps.append((ending, node.number, begin + 1))
+    steps[begin] = (node.kind, node.number, len(steps))
 
 
 def compile_tables(program: Program, n_keys: int, prefix: bytes, suffix: bytes) -> Tables:
     """Return the tables of a program; ``prefix`` and ``suffix`` are printed around each item."""
     nodes = program.nodes
     text = bytearray(b"true".ljust(8) + b"false".ljust(8))
-    places: Counter[bytes] = Counter()
+    offsets: Counter[bytes] = Counter()
 
     def spans(texts: Iterable[str | bytes]) -> tuple[list[int], list[int]]:
-        encoded = [each.encode() if isinstance(each, str) else each for each in texts]
-        for each in encoded:
-            if each not in places:
-                places[each] = len(text)
-                text.extend(each)
-        return [places[each] for each in encoded], [len(each) for each in encoded]
+        encoded = [part.encode() if isinstance(part, str) else part for part in texts]
+        for part in encoded:
+            if part not in offsets:
+                offsets[part] = len(text)
+                text.extend(part)
+        return [offsets[part] for part in encoded], [len(part) for part in encoded]
 
     heads, tails = spans(node.head for node in nodes), spans(node.tail for node in nodes)
     nulls = spans(node.null for node in nodes)
@@ -282,7 +282,7 @@ def compile_tables(program: Program, n_keys: int, prefix: bytes, suffix: bytes) 
         space=_words(node.space for node in nodes),
         inner_space=_words(node.inner_space for node in nodes),
         is_set=_words(node.is_set for node in nodes),
-        in_set=_words(node.place == "element" for node in nodes),
+        in_set=_words(node.role == "element" for node in nodes),
         key_node=_words(node.children[0].number if node.children else 0 for node in nodes),
         words=np.zeros(len(nodes) + 1, np.int64),
         states=np.zeros(len(nodes) + 1, np.int64),

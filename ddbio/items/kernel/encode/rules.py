@@ -53,9 +53,9 @@ def key_rules(keys: Mapping[str, str], index_keys: Iterable[IndexKey]) -> dict[s
         for number, (name, tag) in enumerate(keys.items())
     }
     for key in index_keys:
-        known = rules.get(key.name, KeyRule(key.tag, INDEX_BIT, key.longest_bytes + 1, ""))
-        if key.longest_bytes < known.longest:
-            rules[key.name] = known._replace(longest=key.longest_bytes, index_name=key.index)
+        rule = rules.get(key.name, KeyRule(key.tag, INDEX_BIT, key.longest_bytes + 1, ""))
+        if key.longest_bytes < rule.longest:
+            rules[key.name] = rule._replace(longest=key.longest_bytes, index_name=key.index)
     return rules
 
 
@@ -108,14 +108,14 @@ def read_members(text: bytes, rules: Mapping[str, KeyRule]) -> Parsed:
     """
     item = parse_json(text)
     check_item(item)
-    found = 0
+    keys = 0
     for name, value in item.items():
         _check_name(name)
         _check_limits(value, 1)
         if name in rules:
             check_key(value, rules[name])
-            found |= rules[name].bit
-    return Parsed(compact_json(item).encode()[1:-1], item_size_bytes(item), found, list(item))
+            keys |= rules[name].bit
+    return Parsed(compact_json(item).encode()[1:-1], item_size_bytes(item), keys, list(item))
 
 
 def check_row(item: dict[str, Any]) -> None:

@@ -41,8 +41,8 @@ DIGITS_ROOM = 64
 
 
 @inlined
-def _is_set(bits: Any, place: int) -> Any:
-    return bits[place >> 3] >> (place & 7) & 1
+def _is_set(bits: Any, position: int) -> Any:
+    return bits[position >> 3] >> (position & 7) & 1
 
 
 @inlined
@@ -52,8 +52,8 @@ def _is_valid(valid: Any, offset: int, entry: int) -> Any:
 
 @inlined
 def _key(keys: Any, entry: int) -> Any:
-    place = 2 * entry if len(keys) > 2 else 0  # noqa: PLR2004 - one key for all
-    return keys[place], keys[place + 1]
+    index = 2 * entry if len(keys) > 2 else 0  # noqa: PLR2004 - one key for all
+    return keys[index], keys[index + 1]
 
 
 @inlined
@@ -88,9 +88,9 @@ def add_bytes(
             _add_null(sums, entry, keys, nulls_count)
             continue
         left, right = _key(keys, entry)
-        place, stop = offsets[entry], offsets[entry + 1]
-        left, right = absorb_bytes(left, right, within, place, stop, len(data))
-        _add(sums, entry, left, right, last_of(stop - place, code))
+        position, stop = offsets[entry], offsets[entry + 1]
+        left, right = absorb_bytes(left, right, within, position, stop, len(data))
+        _add(sums, entry, left, right, last_of(stop - position, code))
     return FINE
 
 
@@ -181,9 +181,9 @@ def add_containers(
             _add_null(sums, entry, keys, nulls_count)
             continue
         first, second = _ZERO, _ZERO
-        for place in range(bounds[entry], bounds[entry + 1]):
-            first += inner[2 * place]
-            second += inner[2 * place + 1]
+        for index in range(bounds[entry], bounds[entry + 1]):
+            first += inner[2 * index]
+            second += inner[2 * index + 1]
         left, right = _key(keys, entry)
         left, right = absorb(left, right, first, second)
         _add(sums, entry, left, right, np.uint64(code))
@@ -208,9 +208,9 @@ def key_names(data: Any, offsets: Any, keys: Any) -> None:
     """Write the key of each name."""
     within = pointers(Bytes(data)).data
     for entry in range(len(offsets) - 1):
-        place, stop = offsets[entry], offsets[entry + 1]
-        left, right = absorb_bytes(_LEFT_START, _RIGHT_START, within, place, stop, len(data))
-        keys[2 * entry], keys[2 * entry + 1] = finish(left, right, last_of(stop - place, NAME))
+        position, stop = offsets[entry], offsets[entry + 1]
+        left, right = absorb_bytes(_LEFT_START, _RIGHT_START, within, position, stop, len(data))
+        keys[2 * entry], keys[2 * entry + 1] = finish(left, right, last_of(stop - position, NAME))
 
 
 @loop(int64[:], uint64[:])

@@ -29,54 +29,54 @@ PREFIX_BYTES = 1 + 4
 
 
 @inner
-def _turned(word: Any, bits: int) -> Any:
+def _rotate(word: Any, bits: int) -> Any:
     return (word << np.uint64(bits)) | (word >> np.uint64(64 - bits))
 
 
 @inner
-def _taken(lane: Any, word: Any) -> Any:
-    return _turned(lane + word * _PRIME_2, 31) * _PRIME_1
+def _mix(lane: Any, word: Any) -> Any:
+    return _rotate(lane + word * _PRIME_2, 31) * _PRIME_1
 
 
 @inner
-def _merged(value: Any, lane: Any) -> Any:
-    return (value ^ _taken(np.uint64(0), lane)) * _PRIME_1 + _PRIME_4
+def _merge(value: Any, lane: Any) -> Any:
+    return (value ^ _mix(np.uint64(0), lane)) * _PRIME_1 + _PRIME_4
 
 
 @inner
-def _stripes(data: Any, place: int, stop: int) -> Any:
+def _stripes(data: Any, position: int, stop: int) -> Any:
     one, two, three, four = _PRIME_1 + _PRIME_2, _PRIME_2, np.uint64(0), np.uint64(0) - _PRIME_1
-    while place + _STRIPE_BYTES <= stop:
-        one = _taken(one, load64(data, place))
-        two = _taken(two, load64(data, place + 8))
-        three = _taken(three, load64(data, place + 16))
-        four = _taken(four, load64(data, place + 24))
-        place += _STRIPE_BYTES
-    value = _turned(one, 1) + _turned(two, 7) + _turned(three, 12) + _turned(four, 18)
-    return _merged(_merged(_merged(_merged(value, one), two), three), four)
+    while position + _STRIPE_BYTES <= stop:
+        one = _mix(one, load64(data, position))
+        two = _mix(two, load64(data, position + 8))
+        three = _mix(three, load64(data, position + 16))
+        four = _mix(four, load64(data, position + 24))
+        position += _STRIPE_BYTES
+    value = _rotate(one, 1) + _rotate(two, 7) + _rotate(three, 12) + _rotate(four, 18)
+    return _merge(_merge(_merge(_merge(value, one), two), three), four)
 
 
 @inner
-def xxh64(data: Any, place: int, stop: int) -> Any:
-    """Return the hash of the bytes from ``place`` to ``stop``."""
-    size = stop - place
+def xxh64(data: Any, position: int, stop: int) -> Any:
+    """Return the hash of the bytes from ``position`` to ``stop``."""
+    size = stop - position
     value = _PRIME_5
     if size >= _STRIPE_BYTES:
-        value = _stripes(data, place, stop)
-        place += size // _STRIPE_BYTES * _STRIPE_BYTES
+        value = _stripes(data, position, stop)
+        position += size // _STRIPE_BYTES * _STRIPE_BYTES
     value += np.uint64(size)
-    while place + 8 <= stop:
-        value = _turned(value ^ _taken(np.uint64(0), load64(data, place)), 27) * _PRIME_1 + _PRIME_4
-        place += 8
-    if place + 4 <= stop:
+    while position + 8 <= stop:
+        value = _rotate(value ^ _mix(np.uint64(0), load64(data, position)), 27) * _PRIME_1 + _PRIME_4
+        position += 8
+    if position + 4 <= stop:
         word = np.uint64(0)
         for index in range(4):
-            word |= np.uint64(peek(data, place + index)) << np.uint64(8 * index)
-        value = _turned(value ^ (word * _PRIME_1), 23) * _PRIME_2 + _PRIME_3
-        place += 4
-    while place < stop:
-        value = _turned(value ^ (np.uint64(peek(data, place)) * _PRIME_5), 11) * _PRIME_1
-        place += 1
+            word |= np.uint64(peek(data, position + index)) << np.uint64(8 * index)
+        value = _rotate(value ^ (word * _PRIME_1), 23) * _PRIME_2 + _PRIME_3
+        position += 4
+    while position < stop:
+        value = _rotate(value ^ (np.uint64(peek(data, position)) * _PRIME_5), 11) * _PRIME_1
+        position += 1
     value = (value ^ (value >> np.uint64(33))) * _PRIME_2
     value = (value ^ (value >> np.uint64(29))) * _PRIME_3
     return value ^ (value >> np.uint64(32))
@@ -98,18 +98,18 @@ def hash_keys(data: Any, contents: Any, tags: Any, at: int, hashes: Any) -> None
 
 @inner
 def _hash_keys(data: Any, contents: Any, tags: Any, at: int, hashes: Any) -> None:
-    n_places = len(hashes) + 1
+    n_offsets = len(hashes) + 1
     for row in range(len(hashes)):
         stop = at
         for key in range(len(tags)):
-            place = contents[key * n_places + row]
-            size = contents[key * n_places + row + 1] - place
+            position = contents[key * n_offsets + row]
+            size = contents[key * n_offsets + row + 1] - position
             if tags[key]:
                 poke(data, stop, tags[key])
                 for index in range(4):
                     poke(data, stop + 1 + index, size >> (8 * index) & 0xFF)
                 stop += PREFIX_BYTES
-            stop = copy_bytes(data, stop, data, place, size)
+            stop = copy_bytes(data, stop, data, position, size)
         hashes[row] = xxh64(data, at, stop)
 
 

@@ -19,9 +19,9 @@ _LEFT_BLOCK, _RIGHT_BLOCK = (np.uint64(word) for word in BLOCK)
 _LEFT_FINAL, _RIGHT_FINAL = (np.uint64(word) for word in FINAL)
 _BYTE_BITS, _TEN = np.uint64(8), np.uint64(10)
 _HALF, _LOW_HALF = np.uint64(32), np.uint64(0xFFFFFFFF)
-_KEPT = [(1 << 8 * count) - 1 for count in range(BLOCK_BYTES + 1)]
-_FIRST_KEPT = np.array([mask & (1 << 64) - 1 for mask in _KEPT], np.uint64)
-_SECOND_KEPT = np.array([mask >> 64 for mask in _KEPT], np.uint64)
+_BYTE_MASKS = [(1 << 8 * count) - 1 for count in range(BLOCK_BYTES + 1)]
+_FIRST_MASKS = np.array([mask & (1 << 64) - 1 for mask in _BYTE_MASKS], np.uint64)
+_SECOND_MASKS = np.array([mask >> 64 for mask in _BYTE_MASKS], np.uint64)
 
 
 _fold: Any = intrinsic("multiply_fold")
@@ -41,28 +41,28 @@ def finish(left: Any, right: Any, last: Any) -> Any:
 
 
 @inlined
-def absorb_bytes(left: Any, right: Any, data: Any, place: int, stop: int, end: int) -> Any:
+def absorb_bytes(left: Any, right: Any, data: Any, position: int, stop: int, end: int) -> Any:
     """Return the lanes after mixing in bytes, in blocks padded by zeros; nothing is read from ``end`` on."""
-    while stop - place > BLOCK_BYTES:
-        left, right = absorb(left, right, load64(data, place), load64(data, place + 8))
-        place += BLOCK_BYTES
-    rest = stop - place
-    if rest > 0:
-        if place + BLOCK_BYTES <= end:
-            first = load64(data, place) & _FIRST_KEPT[rest]
-            second = load64(data, place + 8) & _SECOND_KEPT[rest]
+    while stop - position > BLOCK_BYTES:
+        left, right = absorb(left, right, load64(data, position), load64(data, position + 8))
+        position += BLOCK_BYTES
+    n_last = stop - position
+    if n_last > 0:
+        if position + BLOCK_BYTES <= end:
+            first = load64(data, position) & _FIRST_MASKS[n_last]
+            second = load64(data, position + 8) & _SECOND_MASKS[n_last]
         else:
-            first, second = _last_words(data, place, rest)
+            first, second = _last_words(data, position, n_last)
         left, right = absorb(left, right, first, second)
     return left, right
 
 
 @inner
-def _last_words(data: Any, place: int, count: int) -> Any:
+def _last_words(data: Any, position: int, count: int) -> Any:
     out_of_line()
     first, second = np.uint64(0), np.uint64(0)
     for index in range(count):
-        byte = np.uint64(peek(data, place + index))
+        byte = np.uint64(peek(data, position + index))
         if index < 8:  # noqa: PLR2004 - bytes of a word
             first |= byte << np.uint64(8 * index)
         else:
@@ -111,21 +111,21 @@ def _very_wide_number(low: Any, high: Any, exponent: int) -> Any:
             high += np.uint64(1)
     while True:
         # Divide by ten with long division, half a word at a time.
-        tenth_high, rest = high // _TEN, high % _TEN
-        part = rest << _HALF | low >> _HALF
-        upper, rest = part // _TEN, part % _TEN
-        part = rest << _HALF | low & _LOW_HALF
-        tenth_low, rest = upper << _HALF | part // _TEN, part % _TEN
-        if rest != 0:
+        tenth_high, remainder = high // _TEN, high % _TEN
+        part = remainder << _HALF | low >> _HALF
+        upper, remainder = part // _TEN, part % _TEN
+        part = remainder << _HALF | low & _LOW_HALF
+        tenth_low, remainder = upper << _HALF | part // _TEN, part % _TEN
+        if remainder != 0:
             return low, high, _number_last(exponent, negative)
         low, high = tenth_low, tenth_high
         exponent += 1
 
 
 @inner
-def text_number(data: Any, place: int, stop: int, digits: Any) -> Any:
+def text_number(data: Any, position: int, stop: int, digits: Any) -> Any:
     """Return the words of ``word_number`` for a number in any notation, ``NOT_A_NUMBER`` last if it is not one."""
-    is_number, negative, count, point = parse_number(data, place, stop, digits)
+    is_number, negative, count, point = parse_number(data, position, stop, digits)
     if not is_number:
         return np.uint64(0), np.uint64(0), NOT_A_NUMBER
     if count == 0:

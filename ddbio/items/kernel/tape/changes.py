@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from ddbio.items.kernel.codes import (
-    AROUND,
     CHANGE_INSTANCE,
     CHANGE_MEMBERS,
+    CONTAINER,
     ERROR,
     INSTANCE,
     IS_DELETED,
@@ -70,10 +70,10 @@ _END_OF_TIME, _THOUSAND = 253_402_300_800, 1_000
 
 
 @inner
-def read_time(data: Any, place: int, state: Any) -> Any:
+def read_time(data: Any, position: int, state: Any) -> Any:
     """Read a JSON number; return the position after it, or a negative status."""
-    negative = peek(data, place) == MINUS
-    first = place + negative
+    negative = peek(data, position) == MINUS
+    first = position + negative
     magnitude, stop = read_digits(data, first)
     power: Any = 0
     n_digits, is_double = stop - first, False
@@ -106,20 +106,20 @@ def read_time(data: Any, place: int, state: Any) -> Any:
 
 
 @inner
-def read_precision(data: Any, place: int, state: Any) -> Any:
+def read_precision(data: Any, position: int, state: Any) -> Any:
     """Read the unit of a time; return the position after its name, or a negative status."""
-    if peek(data, place) != QUOTE:
+    if peek(data, position) != QUOTE:
         return -ERROR
-    start, length, place = read_text(data, place + 1, state)
-    if place < 0:
-        return place
+    start, length, position = read_text(data, position + 1, state)
+    if position < 0:
+        return position
     if length == _UNIT_LENGTH and same_text(data, start, _UNITS, 0, length):
         state[TIME_POWER] -= 3
     elif length == _UNIT_LENGTH and same_text(data, start, _UNITS, length, length):
         state[TIME_POWER] -= 6
     else:
         return -ERROR
-    return place
+    return position
 
 
 @inner
@@ -131,15 +131,15 @@ def scaled_time(state: Any, has_unit: bool) -> Any:  # noqa: FBT001 - compiled c
     time, power = state[TIME], _SECONDS_POWER + state[TIME_POWER]
     magnitude = -time if time < 0 else time
     if not has_unit:
-        whole, is_large = magnitude, False
+        seconds, is_large = magnitude, False
         for _ in range(power - _SECONDS_POWER):
-            is_large |= whole >= _END_OF_TIME * _THOUSAND
-            whole = whole if is_large else whole * 10
+            is_large |= seconds >= _END_OF_TIME * _THOUSAND
+            seconds = seconds if is_large else seconds * 10
         for _ in range(_SECONDS_POWER - power):
-            whole //= 10
-        if is_large or whole >= _END_OF_TIME * _THOUSAND:
+            seconds //= 10
+        if is_large or seconds >= _END_OF_TIME * _THOUSAND:
             power -= 6
-        elif whole >= _END_OF_TIME:
+        elif seconds >= _END_OF_TIME:
             power -= 3
     for _ in range(power):
         if magnitude > _LARGEST:
@@ -151,22 +151,22 @@ def scaled_time(state: Any, has_unit: bool) -> Any:  # noqa: FBT001 - compiled c
 
 
 @inner
-def _behind_colon(data: Any, place: int) -> Any:
-    place = skip_blank(data, place)
-    return skip_blank(data, place + 1) if peek(data, place) == COLON else -ERROR
+def _after_colon(data: Any, position: int) -> Any:
+    position = skip_blank(data, position)
+    return skip_blank(data, position + 1) if peek(data, position) == COLON else -ERROR
 
 
 @inner
-def read_metadata(data: Any, place: int, state: Any) -> Any:
+def read_metadata(data: Any, position: int, state: Any) -> Any:
     """Return the time in the metadata of a line, which has no other members, and the position after the metadata."""
-    if peek(data, place) != OPEN_OBJECT:
+    if peek(data, position) != OPEN_OBJECT:
         return 0, -ERROR
-    place = skip_blank(data, place + 1)
-    if peek(data, place) != QUOTE:
+    position = skip_blank(data, position + 1)
+    if peek(data, position) != QUOTE:
         return 0, -ERROR
-    start, length, place = read_text(data, place + 1, state)
-    if place < 0:
-        return 0, place
+    start, length, position = read_text(data, position + 1, state)
+    if position < 0:
+        return 0, position
     if (
         length != _TIME_LENGTH
         or np.int64(load64(data, start)) != _TIME_START
@@ -174,37 +174,37 @@ def read_metadata(data: Any, place: int, state: Any) -> Any:
         or np.int64(load64(data, start + 16)) & _FOUR_BYTES != _TIME_END
     ):
         return 0, -ERROR
-    place = _behind_colon(data, place)
-    if place < 0:
-        return 0, place
-    is_tagged = peek(data, place) == OPEN_OBJECT
+    position = _after_colon(data, position)
+    if position < 0:
+        return 0, position
+    is_tagged = peek(data, position) == OPEN_OBJECT
     if is_tagged:
-        place = skip_blank(data, place + 1)
-        if peek(data, place) != QUOTE or peek(data, place + 1) != _LETTER_N or peek(data, place + 2) != QUOTE:
+        position = skip_blank(data, position + 1)
+        if peek(data, position) != QUOTE or peek(data, position + 1) != _LETTER_N or peek(data, position + 2) != QUOTE:
             return 0, -ERROR
-        place = _behind_colon(data, place + 3)
-        if place < 0:
-            return 0, place
-    time, place = _read_microseconds(data, place, is_tagged)
-    if place < 0:
-        return 0, place
+        position = _after_colon(data, position + 3)
+        if position < 0:
+            return 0, position
+    time, position = _read_microseconds(data, position, is_tagged)
+    if position < 0:
+        return 0, position
     if is_tagged:
-        place = skip_blank(data, place)
-        if peek(data, place) != CLOSE_OBJECT:
+        position = skip_blank(data, position)
+        if peek(data, position) != CLOSE_OBJECT:
             return 0, -ERROR
-        place += 1
-    place = skip_blank(data, place)
-    return (time, place + 1) if peek(data, place) == CLOSE_OBJECT else (0, -ERROR)
+        position += 1
+    position = skip_blank(data, position)
+    return (time, position + 1) if peek(data, position) == CLOSE_OBJECT else (0, -ERROR)
 
 
 @inner
-def _read_microseconds(data: Any, place: int, is_tagged: bool) -> Any:  # noqa: FBT001 - compiled code
-    is_text = peek(data, place) == QUOTE
+def _read_microseconds(data: Any, position: int, is_tagged: bool) -> Any:  # noqa: FBT001 - compiled code
+    is_text = peek(data, position) == QUOTE
     if is_tagged and not is_text:
         return 0, -ERROR
-    place += is_text
-    negative = peek(data, place) == MINUS
-    first = place + negative
+    position += is_text
+    negative = peek(data, position) == MINUS
+    first = position + negative
     magnitude, stop = read_digits(data, first)
     if stop == first or stop - first > _MAX_DIGITS:
         return 0, -ERROR
@@ -225,7 +225,7 @@ _NAMES = (
 _RECORD, _EVENT, _RECORDS, _CREATED, _PRECISION = 5, 6, 7, 8, 9
 _TEXTS = np.frombuffer(bytearray(b"".join(_NAMES)), np.uint8)
 _LENGTHS = np.array([len(name) for name in _NAMES], np.int64)
-_PLACES = np.cumsum(_LENGTHS) - _LENGTHS
+_STARTS = np.cumsum(_LENGTHS) - _LENGTHS
 _REMOVE = np.frombuffer(bytearray(b"REMOVE"), np.uint8)
 
 # The flags of a change, in addition to a bit for each of its members.
@@ -235,48 +235,48 @@ _RECORD_NEEDS = 1 << _CREATED | 1 << KEYS
 
 
 @inner
-def next_image(walk: Any, place: int, inside: int) -> Any:
+def next_image(walk: Any, position: int, inside: int) -> Any:
     """Return the position of the next image and its node, or the position after the change and its container.
 
     The third result is whether a change has ended: then the state has its time, and whether it deletes the item.
     """
     out_of_line()
     data, state = walk.data, walk.state
-    is_behind = inside > 0
-    if not is_behind:
-        if peek(data, place) != OPEN_OBJECT:
+    is_after = inside > 0
+    if not is_after:
+        if peek(data, position) != OPEN_OBJECT:
             return -ERROR, 0, False
         state[INSTANCE] += 2
         state[CHANGE_INSTANCE] = state[INSTANCE] - 1
-        state[CHANGE_MEMBERS], state[AROUND], state[TIME_POWER] = 0, inside, 0
-        place = skip_blank(data, place + 1)
+        state[CHANGE_MEMBERS], state[CONTAINER], state[TIME_POWER] = 0, inside, 0
+        position = skip_blank(data, position + 1)
     while True:
         members = state[CHANGE_MEMBERS]
-        if is_behind:
-            place = skip_blank(data, place)
-            byte = peek(data, place)
+        if is_after:
+            position = skip_blank(data, position)
+            byte = peek(data, position)
             if byte == CLOSE_OBJECT:
                 if members & _IS_WITHIN == 0:
-                    return _end_change(walk, place + 1)
+                    return _end_change(walk, position + 1)
                 if members & _RECORD_NEEDS != _RECORD_NEEDS:
                     return -ERROR, 0, False
                 state[CHANGE_MEMBERS] = members & ~_IS_WITHIN
-                place += 1
+                position += 1
                 continue
             if byte != COMMA:
                 return -ERROR, 0, False
-            place = skip_blank(data, place + 1)
-        is_behind = True
-        if peek(data, place) != QUOTE:
+            position = skip_blank(data, position + 1)
+        is_after = True
+        if peek(data, position) != QUOTE:
             return -ERROR, 0, False
-        start, length, place = read_text(data, place + 1, state)
-        if place < 0:
-            return place, 0, False
+        start, length, position = read_text(data, position + 1, state)
+        if position < 0:
+            return position, 0, False
         member = _member(data, start, length)
-        place = skip_blank(data, place)
-        if peek(data, place) != COLON:
+        position = skip_blank(data, position)
+        if peek(data, position) != COLON:
             return -ERROR, 0, False
-        place = skip_blank(data, place + 1)
+        position = skip_blank(data, position + 1)
         is_within = members & _IS_WITHIN != 0
         # A name of the other level is treated as an unknown name.
         is_outer = member in (WRITE_TIME, _RECORD, _EVENT, _RECORDS)
@@ -289,57 +289,57 @@ def next_image(walk: Any, place: int, inside: int) -> Any:
             if not is_within:
                 state[CHANGE_MEMBERS] |= _IS_EXPORTED
             if member != WRITE_TIME:
-                return place, member, False
-            time, place = read_metadata(data, place, state)
+                return position, member, False
+            time, position = read_metadata(data, position, state)
             state[TIME] = time
         elif member == _RECORD:
-            if members & _IS_EXPORTED or peek(data, place) != OPEN_OBJECT:
+            if members & _IS_EXPORTED or peek(data, position) != OPEN_OBJECT:
                 return -ERROR, 0, False
             state[CHANGE_MEMBERS] |= _IS_WITHIN
-            place = skip_blank(data, place + 1)
-            is_behind = False
+            position = skip_blank(data, position + 1)
+            is_after = False
         elif member == _EVENT:
-            place = _read_event(data, place, state)
+            position = _read_event(data, position, state)
         elif member == _RECORDS:
-            return _enter_records(walk, place, members)
+            return _enter_records(walk, position, members)
         elif member == _CREATED:
-            place = read_time(data, place, state)
+            position = read_time(data, position, state)
         elif member == _PRECISION:
-            place = read_precision(data, place, state)
+            position = read_precision(data, position, state)
         else:
             instance = state[CHANGE_INSTANCE] + is_within
             status = remember_name(walk.names, hash_text(data, start, length), instance, state)
             if status != 0:
                 return -status, 0, False
-            place = skip_json(data, place, walk.names, walk.stack, state)
-        if place < 0:
-            return place, 0, False
+            position = skip_json(data, position, walk.names, walk.stack, state)
+        if position < 0:
+            return position, 0, False
 
 
 @inner
 def _member(data: Any, start: int, length: int) -> Any:
     for member in range(1, len(_LENGTHS)):
-        if _LENGTHS[member] == length and same_text(data, start, _TEXTS, _PLACES[member], length):
+        if _LENGTHS[member] == length and same_text(data, start, _TEXTS, _STARTS[member], length):
             return member
     return 0
 
 
 @inner
-def _read_event(data: Any, place: int, state: Any) -> Any:
+def _read_event(data: Any, position: int, state: Any) -> Any:
     """Read the name of the event; null counts as a missing event."""
-    if is_null(data, place):
+    if is_null(data, position):
         state[CHANGE_MEMBERS] = state[CHANGE_MEMBERS] & ~(1 << _EVENT) | _HAS_OTHERS
-        return place + 4
-    if peek(data, place) != QUOTE:
+        return position + 4
+    if peek(data, position) != QUOTE:
         return -ERROR
-    start, length, place = read_text(data, place + 1, state)
-    if place >= 0 and length == len(_REMOVE) and same_text(data, start, _REMOVE, 0, length):
+    start, length, position = read_text(data, position + 1, state)
+    if position >= 0 and length == len(_REMOVE) and same_text(data, start, _REMOVE, 0, length):
         state[CHANGE_MEMBERS] |= _IS_REMOVED
-    return place
+    return position
 
 
 @inner
-def _end_change(walk: Any, place: int) -> Any:
+def _end_change(walk: Any, position: int) -> Any:
     state = walk.state
     members = state[CHANGE_MEMBERS]
     is_deleted = members >> NEW_IMAGE & 1 == 0
@@ -352,64 +352,64 @@ def _end_change(walk: Any, place: int) -> Any:
             return -ERROR, 0, False
     else:
         lacks = members & _EXPORTED_NEEDS != _EXPORTED_NEEDS
-        if lacks or members & (_HAS_OTHERS | 1 << _EVENT) or state[AROUND] < 0:
+        if lacks or members & (_HAS_OTHERS | 1 << _EVENT) or state[CONTAINER] < 0:
             return -ERROR, 0, False
         time = state[TIME]
     state[TIME], state[IS_DELETED] = time, np.int64(is_deleted)
-    if state[AROUND] == 0:
-        return place, 0, True
-    place, around = _behind_record(walk, place)
-    return place, around, True
+    if state[CONTAINER] == 0:
+        return position, 0, True
+    position, container = _after_record(walk, position)
+    return position, container, True
 
 
 @inner
-def _enter_records(walk: Any, place: int, members: int) -> Any:
+def _enter_records(walk: Any, position: int, members: int) -> Any:
     """Return the position of the first record and its container; other members are all before it or all after it."""
     data, state = walk.data, walk.state
-    if state[AROUND] < 0 or members & ~_HAS_OTHERS or peek(data, place) != OPEN_ARRAY:
+    if state[CONTAINER] < 0 or members & ~_HAS_OTHERS or peek(data, position) != OPEN_ARRAY:
         return -ERROR, 0, False
-    around = RECORDS_LATER if members else RECORDS_FIRST
-    place = skip_blank(data, place + 1)
-    if peek(data, place) == CLOSE_ARRAY:
-        place, around = _end_records(walk, place, around)
-    return place, around, False
+    container = RECORDS_LATER if members else RECORDS_FIRST
+    position = skip_blank(data, position + 1)
+    if peek(data, position) == CLOSE_ARRAY:
+        position, container = _end_records(walk, position, container)
+    return position, container, False
 
 
 @inner
-def _behind_record(walk: Any, place: int) -> Any:
+def _after_record(walk: Any, position: int) -> Any:
     """Return the position of the next record or the next line, and its container."""
     data, state = walk.data, walk.state
-    place = skip_blank(data, place)
-    if peek(data, place) == COMMA:
-        return skip_blank(data, place + 1), state[AROUND]
-    if peek(data, place) != CLOSE_ARRAY:
+    position = skip_blank(data, position)
+    if peek(data, position) == COMMA:
+        return skip_blank(data, position + 1), state[CONTAINER]
+    if peek(data, position) != CLOSE_ARRAY:
         return -ERROR, 0
-    return _end_records(walk, place, state[AROUND])
+    return _end_records(walk, position, state[CONTAINER])
 
 
 @inner
-def _end_records(walk: Any, place: int, around: int) -> Any:
-    """Return the position after the body whose records end at ``place``, and 0."""
+def _end_records(walk: Any, position: int, container: int) -> Any:
+    """Return the position after the body whose records end at ``position``, and 0."""
     data, state = walk.data, walk.state
-    place = skip_blank(data, place + 1)
-    if around == RECORDS_FIRST:
+    position = skip_blank(data, position + 1)
+    if container == RECORDS_FIRST:
         state[INSTANCE] += 1
         instance = state[INSTANCE]
-        while peek(data, place) == COMMA:
-            place = skip_blank(data, place + 1)
-            if peek(data, place) != QUOTE:
+        while peek(data, position) == COMMA:
+            position = skip_blank(data, position + 1)
+            if peek(data, position) != QUOTE:
                 return -ERROR, 0
-            start, length, place = read_text(data, place + 1, state)
-            if place < 0:
-                return place, 0
+            start, length, position = read_text(data, position + 1, state)
+            if position < 0:
+                return position, 0
             status = remember_name(walk.names, hash_text(data, start, length), instance, state)
             if status != 0 or _member(data, start, length) in (_RECORD, _RECORDS):
                 return -max(status, ERROR), 0
-            place = skip_blank(data, place)
-            if peek(data, place) != COLON:
+            position = skip_blank(data, position)
+            if peek(data, position) != COLON:
                 return -ERROR, 0
-            place = skip_json(data, skip_blank(data, place + 1), walk.names, walk.stack, state)
-            if place < 0:
-                return place, 0
-            place = skip_blank(data, place)
-    return (place + 1, 0) if peek(data, place) == CLOSE_OBJECT else (-ERROR, 0)
+            position = skip_json(data, skip_blank(data, position + 1), walk.names, walk.stack, state)
+            if position < 0:
+                return position, 0
+            position = skip_blank(data, position)
+    return (position + 1, 0) if peek(data, position) == CLOSE_OBJECT else (-ERROR, 0)

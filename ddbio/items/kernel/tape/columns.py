@@ -58,7 +58,7 @@ from ddbio.items.kernel.tape.paths import (
 )
 from ddbio.items.kernel.tape.walk import (
     CLOSE,
-    FORM_BITS,
+    ENCODING_BITS,
     IN_SET,
     ITEM,
     LENGTH_MASK,
@@ -71,20 +71,20 @@ from ddbio.items.kernel.tape.walk import NUMBER_TEXT as IS_CANONICAL
 # The fields of a column; those that each value needs are first.
 NEXT, N_ELEMENTS, CHILD, KEY, KIND, N_FILLED, TARGET = range(7)
 LENGTH, NULLS, BITS, BITS_BYTES, FIRST, FIRST_BYTES, SECOND, SECOND_BYTES = range(7, 15)
-PARENT, TAG, PRECISION, SCALE_OF, LEAST, MOST, MOST_DIGITS, IS_SHORT = range(15, 23)
+PARENT, TAG, PRECISION, SCALE_OF, MIN_MAGNITUDE, MAX_MAGNITUDE, SAFE_DIGITS, IS_SHORT = range(15, 23)
 ATTRIBUTE, IS_DOUBTFUL, MERGED_NULLS = range(23, 26)
 COLUMN_WIDTH: Final = 32
 
-DEALT_WORDS: Final = 128
-"""The most words that are buffered for a column before they are filled in: two for each value."""
+PENDING_WORDS: Final = 128
+"""The most words that are pending for a column before they are filled in: two for each value."""
 
 DOUBTFUL: Final = -1
 """The result of planning instead of a number of bytes: a value may not fit its column."""
 
 FRAME_HOLDER, FRAME_CHILD, FRAME_INDEX = range(3)
 FRAME_WIDTH: Final = 4
-_MAX_POWER, _MAX_FORM = 18, 19
-_ENTRY_BITS, _FORM_MASK = 8, 0xFF
+_MAX_POWER, _MAX_ENCODING = 18, 19
+_ENTRY_BITS, _ENCODING_MASK = 8, 0xFF
 _LOW, _HALF, _TEN = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(10)
 
 
@@ -93,8 +93,8 @@ class Fill(NamedTuple):
 
     data: npt.NDArray[np.uint8]
     tape: npt.NDArray[np.int64]
-    dealt: npt.NDArray[np.int64]
-    """The buffered values of each column: a word of the tape, and the entry << 8 | the encoding of a number."""
+    pending: npt.NDArray[np.int64]
+    """The pending values of each column: a word of the tape, and the entry << 8 | the encoding of a number."""
     column_of: npt.NDArray[np.int64]
     columns: npt.NDArray[np.int64]
     stack: npt.NDArray[np.int64]
@@ -109,8 +109,8 @@ class Fill(NamedTuple):
 def clear_counts(nodes: Any) -> None:
     """Clear the counts of the nodes, and the digits of their numbers."""
     for record in range(0, len(nodes), NODE_WIDTH):
-        for place in range(record + COUNTS, record + IS_WIDE + 1):
-            nodes[place] = 0
+        for field in range(record + COUNTS, record + IS_WIDE + 1):
+            nodes[field] = 0
         nodes[record + HAS_OTHERS] = 0
         # If numbers keep their text, every number is treated as the longest.
         nodes[record + WHOLE] = -nodes[record + KEEPS_TEXT]
@@ -151,21 +151,21 @@ def plan_columns(columns: Any, nodes: Any, n_rows: int, keep_nulls: bool, may_do
             digits = nodes[(parent * NODE_WIDTH if parent_kind == SET else record) + WHOLE] + columns[c + SCALE_OF]
             columns[c + IS_SHORT] = digits <= _MAX_POWER
         if kind == NUMBER_TEXT:
-            n_bytes += _MAX_FORM * (nodes[record + COUNTS + N] if parent_kind != SET else length)
+            n_bytes += _MAX_ENCODING * (nodes[record + COUNTS + N] if parent_kind != SET else length)
         bits_bytes = (length + 7) // 8 if n_nulls > 0 else 0
         first_bytes = _first_bytes(kind, length)
         if kind <= MAP or kind in (INTEGER, DECIMAL, BOOLEAN, NOTHING):
             n_bytes = 0
         columns[c + LENGTH], columns[c + NULLS] = length, n_nulls
-        columns[c + NEXT], columns[c + N_ELEMENTS] = column * DEALT_WORDS, 0
+        columns[c + NEXT], columns[c + N_ELEMENTS] = column * PENDING_WORDS, 0
         columns[c + N_FILLED], columns[c + TARGET] = 0, 0
         columns[c + BITS_BYTES], columns[c + FIRST_BYTES], columns[c + SECOND_BYTES] = bits_bytes, first_bytes, n_bytes
         columns[c + BITS] = total if bits_bytes > 0 else -1
-        total += _room(bits_bytes)
+        total += _padded_bytes(bits_bytes)
         columns[c + FIRST] = total
-        total += _room(first_bytes)
+        total += _padded_bytes(first_bytes)
         columns[c + SECOND] = total
-        total += _room(n_bytes)
+        total += _padded_bytes(n_bytes)
     return total
 
 
@@ -200,12 +200,12 @@ def _is_doubtful(columns: Any, nodes: Any, column: int, keep_nulls: bool) -> Any
             return True
     elif c != columns[parent + KEY] and n_values > n_nulls + nodes[record + COUNTS + columns[c + TAG]]:
         return True
-    whole, scale = nodes[record + WHOLE], nodes[record + SCALE]
+    n_integer, scale = nodes[record + WHOLE], nodes[record + SCALE]
     if kind == INTEGER and n_values > n_nulls:
-        if nodes[record + IS_WIDE] or scale > 0 or whole > columns[c + MOST_DIGITS]:
+        if nodes[record + IS_WIDE] or scale > 0 or n_integer > columns[c + SAFE_DIGITS]:
             return True
     elif kind == DECIMAL:
-        return whole > columns[c + PRECISION] - columns[c + SCALE_OF] or scale > columns[c + SCALE_OF]
+        return n_integer > columns[c + PRECISION] - columns[c + SCALE_OF] or scale > columns[c + SCALE_OF]
     return kind == NUMBER_TEXT and columns[c + PRECISION] != 0 and n_values > n_nulls
 
 
@@ -235,7 +235,7 @@ def _first_bytes(kind: int, length: int) -> Any:
 
 
 @inner
-def _room(n_bytes: int) -> Any:
+def _padded_bytes(n_bytes: int) -> Any:
     return 0 if n_bytes == 0 else (n_bytes + 2 * PAD - 1) // PAD * PAD
 
 
@@ -246,7 +246,7 @@ def fill_columns(fill: Any, n_words: int) -> None:
     n_columns = len(fill.columns) // COLUMN_WIDTH
     for column in range(1, n_columns):
         _begin_column(f, column * COLUMN_WIDTH)
-    _deal(f, n_words)
+    _distribute(f, n_words)
     for column in range(1, n_columns):
         _fill_in(f, column * COLUMN_WIDTH)
         _end_column(f, column * COLUMN_WIDTH)
@@ -279,8 +279,8 @@ def _end_column(f: Any, c: int) -> None:
 
 
 @inlined
-def _deal(f: Any, n_words: int) -> None:
-    """Distribute the values to the buffers of their columns."""
+def _distribute(f: Any, n_words: int) -> None:
+    """Append the values to the pending ones of their columns."""
     tape, columns = f.tape, f.columns
     # The holder is the column of the list or map that contains the values, or -1 for members of structs.
     at, index, depth, holder, child = 0, 0, 0, -1, 0
@@ -301,7 +301,7 @@ def _deal(f: Any, n_words: int) -> None:
             elif tag == SKIP:
                 at = word
             elif tag == NAME and holder >= 0:
-                _deal_to(f, peek(columns, holder + KEY), word, peek(columns, holder + N_ELEMENTS) << _ENTRY_BITS)
+                _append_pending(f, peek(columns, holder + KEY), word, peek(columns, holder + N_ELEMENTS) << _ENTRY_BITS)
             continue
         if holder < 0:
             c, entry = peek(f.column_of, head >> NODE_BITS), index
@@ -322,58 +322,58 @@ def _deal(f: Any, n_words: int) -> None:
                 # The word of a list is the index of its first element.
                 word = peek(columns, c + N_ELEMENTS)
                 holder, child = c, peek(columns, c + CHILD)
-        _deal_to(f, c, word, entry << _ENTRY_BITS | ((head >> FORM_BITS) & 0xFF))
+        _append_pending(f, c, word, entry << _ENTRY_BITS | ((head >> ENCODING_BITS) & 0xFF))
 
 
 @inlined
-def _deal_to(f: Any, c: int, word: int, entry: int) -> None:
-    place = peek(f.columns, c + NEXT)
-    poke(f.dealt, place, word)
-    poke(f.dealt, place + 1, entry)
-    poke(f.columns, c + NEXT, place + 2)
-    if (place + 2) & (DEALT_WORDS - 1) == 0:
+def _append_pending(f: Any, c: int, word: int, entry: int) -> None:
+    position = peek(f.columns, c + NEXT)
+    poke(f.pending, position, word)
+    poke(f.pending, position + 1, entry)
+    poke(f.columns, c + NEXT, position + 2)
+    if (position + 2) & (PENDING_WORDS - 1) == 0:
         _fill_in(f, c)
 
 
 @inner
 def _fill_in(f: Any, c: int) -> None:
-    """Fill in the buffered values of a column."""
+    """Fill in the pending values of a column."""
     out_of_line()
-    begin, stop = c // COLUMN_WIDTH * DEALT_WORDS, peek(f.columns, c + NEXT)
+    begin, stop = c // COLUMN_WIDTH * PENDING_WORDS, peek(f.columns, c + NEXT)
     poke(f.columns, c + NEXT, begin)
     _fill_column(f, c, begin, stop)
 
 
 @inner
 def _fill_column(f: Any, c: int, begin: int, stop: int) -> None:
-    """Fill the next entries of a column from its buffered values."""
-    dealt, output, columns = f.dealt, f.output, f.columns
+    """Fill the next entries of a column from its pending values."""
+    pending, output, columns = f.pending, f.output, f.columns
     kind, first = peek(columns, c + KIND), peek(columns, c + FIRST)
     if peek(columns, c + NULLS) > 0:
         bits = peek(columns, c + BITS)
-        for place in range(begin + 1, stop, 2):
-            _set_bit(output, bits, peek(dealt, place) >> _ENTRY_BITS)
+        for index in range(begin + 1, stop, 2):
+            _set_bit(output, bits, peek(pending, index) >> _ENTRY_BITS)
     if kind == INTEGER:
-        for place in range(begin, stop, 2):
-            word, entry = peek(dealt, place), peek(dealt, place + 1)
-            if entry & _FORM_MASK != 1:
+        for index in range(begin, stop, 2):
+            word, entry = peek(pending, index), peek(pending, index + 1)
+            if entry & _ENCODING_MASK != 1:
                 word = _any_integer(f, word)
             poke(f.words, (first >> 3) + (entry >> _ENTRY_BITS), word)
     elif kind == DECIMAL:
         _fill_decimals(f, c, begin, stop)
     elif kind == BOOLEAN:
-        for place in range(begin, stop, 2):
-            if peek(dealt, place):
-                _set_bit(output, first, peek(dealt, place + 1) >> _ENTRY_BITS)
+        for index in range(begin, stop, 2):
+            if peek(pending, index):
+                _set_bit(output, first, peek(pending, index + 1) >> _ENTRY_BITS)
     elif kind in (TEXT, JSON):
         _fill_texts(f, c, begin, stop)
     elif kind <= MAP:
         if kind != STRUCT:
             entry, at = peek(columns, c + N_FILLED), first >> 2
-            for place in range(begin, stop, 2):
+            for index in range(begin, stop, 2):
                 # A missing list ends at the beginning of the next one.
-                while entry <= peek(dealt, place + 1) >> _ENTRY_BITS:
-                    poke(f.offsets, at + entry, peek(dealt, place))
+                while entry <= peek(pending, index + 1) >> _ENTRY_BITS:
+                    poke(f.offsets, at + entry, peek(pending, index))
                     entry += 1
             poke(columns, c + N_FILLED, entry)
     else:
@@ -381,25 +381,25 @@ def _fill_column(f: Any, c: int, begin: int, stop: int) -> None:
 
 
 @inner
-def _clear(output: Any, place: int, n_bytes: int) -> None:
-    for index in range(place, place + n_bytes):
+def _clear(output: Any, position: int, n_bytes: int) -> None:
+    for index in range(position, position + n_bytes):
         poke(output, index, 0)
 
 
 @inlined
-def _set_bit(output: Any, place: int, index: int) -> None:
-    byte = place + (index >> 3)
+def _set_bit(output: Any, position: int, index: int) -> None:
+    byte = position + (index >> 3)
     poke(output, byte, peek(output, byte) | 1 << (index & 7))
 
 
 @inner
 def _fill_texts(f: Any, c: int, begin: int, stop: int) -> None:
     out_of_line()
-    data, dealt, output, offsets = f.data, f.dealt, f.output, f.offsets
+    data, pending, output, offsets = f.data, f.pending, f.output, f.offsets
     at, start = peek(f.columns, c + FIRST) >> 2, peek(f.columns, c + SECOND)
     target, entry = start + peek(f.columns, c + TARGET), peek(f.columns, c + N_FILLED)
-    for place in range(begin, stop, 2):
-        word, own = peek(dealt, place), peek(dealt, place + 1) >> _ENTRY_BITS
+    for index in range(begin, stop, 2):
+        word, own = peek(pending, index), peek(pending, index + 1) >> _ENTRY_BITS
         while entry <= own:
             poke(offsets, at + entry, target - start)
             entry += 1
@@ -419,40 +419,40 @@ def _fill_texts(f: Any, c: int, begin: int, stop: int) -> None:
 @inner
 def _fill_decimals(f: Any, c: int, begin: int, stop: int) -> None:
     out_of_line()
-    dealt, at, scale = f.dealt, peek(f.columns, c + FIRST) >> 3, peek(f.columns, c + SCALE_OF)
+    pending, at, scale = f.pending, peek(f.columns, c + FIRST) >> 3, peek(f.columns, c + SCALE_OF)
     is_short = peek(f.columns, c + IS_SHORT) != 0
-    for place in range(begin, stop, 2):
-        word, form = peek(dealt, place), peek(dealt, place + 1) & _FORM_MASK
-        target = at + 2 * (peek(dealt, place + 1) >> _ENTRY_BITS)
-        if is_short and 0 < form <= _MAX_FORM:
-            value = word * np.int64(power_of_ten(scale - form + 1))
+    for index in range(begin, stop, 2):
+        word, encoding = peek(pending, index), peek(pending, index + 1) & _ENCODING_MASK
+        target = at + 2 * (peek(pending, index + 1) >> _ENTRY_BITS)
+        if is_short and 0 < encoding <= _MAX_ENCODING:
+            value = word * np.int64(power_of_ten(scale - encoding + 1))
             poke(f.words, target, value)
             poke(f.words, target + 1, value >> 63)
         else:
-            _put_any_decimal(f, target, word, form, scale)
+            _put_any_decimal(f, target, word, encoding, scale)
 
 
 @inner
 def _fill_rare(f: Any, c: int, begin: int, stop: int) -> None:
     """Fill binary values, numbers as text, or columns of NULL."""
     out_of_line()
-    data, dealt, output, offsets = f.data, f.dealt, f.output, f.offsets
+    data, pending, output, offsets = f.data, f.pending, f.output, f.offsets
     kind = peek(f.columns, c + KIND)
     at, start = peek(f.columns, c + FIRST) >> 2, peek(f.columns, c + SECOND)
     target, entry = start + peek(f.columns, c + TARGET), peek(f.columns, c + N_FILLED)
-    for place in range(begin, stop, 2):
-        word, own = peek(dealt, place), peek(dealt, place + 1) >> _ENTRY_BITS
-        form = peek(dealt, place + 1) & _FORM_MASK
+    for index in range(begin, stop, 2):
+        word, own = peek(pending, index), peek(pending, index + 1) >> _ENTRY_BITS
+        encoding = peek(pending, index + 1) & _ENCODING_MASK
         while entry <= own:
             poke(offsets, at + entry, target - start)
             entry += 1
         source, size = word >> 32, word & LENGTH_MASK
         if kind == BINARY:
             target += decode_whole_base64(output, target, data, source, size, f.pairs)
-        elif form == IS_CANONICAL:
+        elif encoding == IS_CANONICAL:
             target = copy_bytes(output, target, data, source, size)
-        elif 0 < form <= _MAX_FORM:
-            target, _ = print_integer(output, target, np.uint64(abs(word)), word < 0, form - 1)
+        elif 0 < encoding <= _MAX_ENCODING:
+            target, _ = print_integer(output, target, np.uint64(abs(word)), word < 0, encoding - 1)
         else:
             _, negative, count, point = parse_number(data, source, source + size, f.digits)
             target = print_number(output, target, negative, f.digits, 0, count, point)
@@ -470,14 +470,14 @@ def _any_integer(f: Any, word: int) -> Any:
 
 
 @inner
-def _put_any_decimal(f: Any, place: int, word: int, form: int, scale: int) -> None:
+def _put_any_decimal(f: Any, position: int, word: int, encoding: int, scale: int) -> None:
     out_of_line()
-    if 0 < form <= _MAX_FORM:
+    if 0 < encoding <= _MAX_ENCODING:
         negative = word < 0
-        high, low = times_power(np.uint64(0), np.uint64(-word if negative else word), scale - form + 1)
+        high, low = times_power(np.uint64(0), np.uint64(-word if negative else word), scale - encoding + 1)
     else:
         start, length = word >> 32, word & LENGTH_MASK
-        if form == IS_CANONICAL:
+        if encoding == IS_CANONICAL:
             negative = peek(f.data, start) == MINUS
             high, low = unscaled_text(f.data, start + negative, scale)
         else:
@@ -486,5 +486,5 @@ def _put_any_decimal(f: Any, place: int, word: int, form: int, scale: int) -> No
     if negative:
         low = ~low + np.uint64(1)
         high = ~high + np.uint64(low == 0)
-    poke(f.words, place, np.int64(low))
-    poke(f.words, place + 1, np.int64(high))
+    poke(f.words, position, np.int64(low))
+    poke(f.words, position + 1, np.int64(high))

@@ -19,7 +19,7 @@ from ddbio.items.kernel.hash.mixing import BLOCK_BYTES, absorb, absorb_bytes, fi
 from ddbio.items.kernel.jit import boolean, inner, int64, loop, uint8, uint64
 from ddbio.items.kernel.memory import PAD, peek, pointers, poke
 from ddbio.items.kernel.tape.paths import KEY_LEFT, KEY_RIGHT, NAME, NAME_BYTES, NODE_BITS, NODE_WIDTH, Walk
-from ddbio.items.kernel.tape.walk import CLOSE, FORM_BITS, IN_SET, ITEM, LENGTH_MASK, NUMBER_TEXT, TAG_BITS
+from ddbio.items.kernel.tape.walk import CLOSE, ENCODING_BITS, IN_SET, ITEM, LENGTH_MASK, NUMBER_TEXT, TAG_BITS
 from ddbio.items.kernel.tape.walk import NAME as NAME_TAG
 
 if TYPE_CHECKING:
@@ -68,11 +68,11 @@ class Hasher:
             Two words for each row, or two for all: the key of the first attribute, instead of that of its name. If
             empty, each attribute has the key of its name.
         """
-        place, item, n_bytes = 0, 0, 1
+        position, item, n_bytes = 0, 0, 1
         while n_bytes:
             arrays = Rows(rows, keys, sums)
-            place, item, n_bytes = hash_rows(
-                walker.walk, place, walker.n_words, item, arrays, self._lanes, self._scratch
+            position, item, n_bytes = hash_rows(
+                walker.walk, position, walker.n_words, item, arrays, self._lanes, self._scratch
             )
             if n_bytes:
                 self._scratch = memory.allocate(2 * int(n_bytes))
@@ -103,8 +103,8 @@ def hash_rows(walk: Any, begin: int, end: int, item: int, rows: Any, lanes: Any,
     If ``scratch`` is too small, return the word and the item at which the next call continues, and the size needed.
     """
     span = begin, end, item
-    place, item, n_bytes, _, _ = _hash_items(pointers(walk), span, rows.rows, rows.keys, rows.sums, lanes, scratch)
-    return place, item, n_bytes
+    position, item, n_bytes, _, _ = _hash_items(pointers(walk), span, rows.rows, rows.keys, rows.sums, lanes, scratch)
+    return position, item, n_bytes
 
 
 @inner
@@ -184,13 +184,13 @@ def _hash_items(walk: Any, span: Any, rows: Any, keys: Any, sums: Any, lanes: An
                 left, right = absorb_bytes(left, right, data, start, start + length, start + length + BLOCK_BYTES)
                 left, right = finish(left, right, last_of(length, S + 1))
             elif tag == N:
-                form = (head >> FORM_BITS) & 0xFF
-                if form in (0, NUMBER_TEXT):
+                encoding = (head >> ENCODING_BITS) & 0xFF
+                if encoding in (0, NUMBER_TEXT):
                     start = word >> 32
                     first, second, last = text_number(data, start, start + (word & LENGTH_MASK), walk.digits)
                 else:
                     magnitude = np.uint64(-word if word < 0 else word)
-                    first, second, last = word_number(magnitude, np.int64(word < 0), 1 - form)
+                    first, second, last = word_number(magnitude, np.int64(word < 0), 1 - encoding)
                 left, right = absorb(left, right, first, second)
                 left, right = finish(left, right, last)
             elif tag == B:
@@ -209,27 +209,27 @@ def _hash_items(walk: Any, span: Any, rows: Any, keys: Any, sums: Any, lanes: An
 
 
 @loop(Walk, int64, int64[:], int64[:], boolean[:], int64[:])
-def find_rows(walk: Any, n_words: int, rows: Any, places: Any, present: Any, doubled: Any) -> Any:
+def find_rows(walk: Any, n_words: int, rows: Any, columns: Any, present: Any, doubled: Any) -> Any:
     """Put rows whose item has an attribute that also has a value in its column into ``doubled``; return their number.
 
     Parameters
     ----------
-    places
+    columns
         The position in ``present`` of the column of each node, or -1.
     present
         Whether each row of the first column has a value, then of the next column, and so on.
     """
-    return _find_rows(pointers(walk).tape, n_words, rows, places, present, doubled)
+    return _find_rows(pointers(walk).tape, n_words, rows, columns, present, doubled)
 
 
 @inner
-def _find_rows(tape: Any, n_words: int, rows: Any, places: Any, present: Any, doubled: Any) -> Any:
+def _find_rows(tape: Any, n_words: int, rows: Any, columns: Any, present: Any, doubled: Any) -> Any:
     item, count = -1, 0
     for at in range(0, n_words, 2):
         head = peek(tape, at)
         item += head & TAG_BITS == ITEM
-        place = places[head >> NODE_BITS]
-        if place >= 0 and present[place + rows[item]] and (count == 0 or doubled[count - 1] != rows[item]):
+        column = columns[head >> NODE_BITS]
+        if column >= 0 and present[column + rows[item]] and (count == 0 or doubled[count - 1] != rows[item]):
             doubled[count] = rows[item]
             count += 1
     return count

@@ -54,8 +54,8 @@ from ddbio.items.kernel.tape.columns import (
     FRAME_WIDTH,
     IS_DOUBTFUL,
     KIND,
-    LEAST,
-    MOST,
+    MAX_MAGNITUDE,
+    MIN_MAGNITUDE,
     PRECISION,
     SCALE_OF,
     TAG,
@@ -63,7 +63,7 @@ from ddbio.items.kernel.tape.columns import (
 from ddbio.items.kernel.tape.paths import COUNTS, NODE_BITS, NODE_WIDTH, OPENING_LENGTHS
 from ddbio.items.kernel.tape.walk import (
     CLOSE,
-    FORM_BITS,
+    ENCODING_BITS,
     IN_SET,
     ITEM,
     JSON_TEXT,
@@ -78,7 +78,7 @@ from ddbio.items.kernel.tape.walk import (
 from ddbio.items.kernel.text import QUOTE, canonical_json, skip_blank
 from ddbio.items.schema.arrow import MAX_FLOAT32
 
-_MAX_FORM = 19
+_MAX_ENCODING = 19
 # The largest number that rounds to the largest float32: half a step of a double above it.
 _FLOAT32_LIMIT = np.frombuffer(str(int(MAX_FLOAT32) + (1 << 74)).encode(), dtype=np.uint8).copy()
 _TEN = np.uint64(10)
@@ -271,27 +271,27 @@ def _misfit(f: Any, c: int, tag: int, head: int, word: int, keeps_null: bool) ->
         return FITS
     elif tag != peek(f.columns, c + TAG):
         return IS_OTHER_TYPE
-    if tag != N or _fits(f, c, kind, (head >> FORM_BITS) & 0xFF, word):
+    if tag != N or _fits(f, c, kind, (head >> ENCODING_BITS) & 0xFF, word):
         return FITS
     return IS_UNFIT
 
 
 @inner
-def _fits(f: Any, c: int, kind: int, form: int, word: int) -> Any:
+def _fits(f: Any, c: int, kind: int, encoding: int, word: int) -> Any:
     """Return whether a number fits its column."""
     precision, scale = peek(f.columns, c + PRECISION), peek(f.columns, c + SCALE_OF)
     if kind == NUMBER_TEXT and precision == 0:
         return True
-    is_short = 0 < form <= _MAX_FORM
+    is_short = 0 < encoding <= _MAX_ENCODING
     if is_short and kind == INTEGER:
-        limit = peek(f.columns, c + LEAST) if word < 0 else peek(f.columns, c + MOST)
-        return form == 1 and np.uint64(abs(word)) <= np.uint64(limit)
+        limit = peek(f.columns, c + MIN_MAGNITUDE) if word < 0 else peek(f.columns, c + MAX_MAGNITUDE)
+        return encoding == 1 and np.uint64(abs(word)) <= np.uint64(limit)
     if is_short and kind == DECIMAL:
-        whole, rest = -(form - 1), np.uint64(abs(word))
-        while rest > 0:
-            rest //= _TEN
-            whole += 1
-        return max(whole, 0) <= precision - scale and form - 1 <= scale
+        n_integer, quotient = -(encoding - 1), np.uint64(abs(word))
+        while quotient > 0:
+            quotient //= _TEN
+            n_integer += 1
+        return max(n_integer, 0) <= precision - scale and encoding - 1 <= scale
     # The paths of columns of text keep the text of numbers.
     start, length = word >> 32, word & LENGTH_MASK
     _, negative, count, point = parse_number(f.data, start, start + length, f.digits)
@@ -299,7 +299,7 @@ def _fits(f: Any, c: int, kind: int, form: int, word: int) -> Any:
         if not _fits_decimal(count, point, 20, 0):
             return False
         high, magnitude = unscaled(f.digits, count, point, 0)
-        limit = peek(f.columns, c + LEAST) if negative else peek(f.columns, c + MOST)
+        limit = peek(f.columns, c + MIN_MAGNITUDE) if negative else peek(f.columns, c + MAX_MAGNITUDE)
         return high == 0 and magnitude <= np.uint64(limit)
     if precision < 0:
         return not _is_beyond_float32(f.digits, count, point)
@@ -309,9 +309,9 @@ def _fits(f: Any, c: int, kind: int, form: int, word: int) -> Any:
 @inner
 def _fits_decimal(count: int, point: int, precision: int, scale: int) -> Any:
     """Return whether a parsed number fits a decimal; zero has neither integer nor fractional digits."""
-    whole = max(point, 0) if count > 0 else 0
+    n_integer = max(point, 0) if count > 0 else 0
     fraction = max(count - point, 0) if count > 0 else 0
-    return whole <= precision - scale and fraction <= scale
+    return n_integer <= precision - scale and fraction <= scale
 
 
 @inner
@@ -331,17 +331,17 @@ def _value_text(f: Any, entry: int, odd: int, after: int) -> Any:
     out_of_line()
     data, state = f.data, f.state
     head, word = peek(f.tape, entry), peek(f.tape, entry + 1)
-    tag, form = head & TAG_BITS, (head >> FORM_BITS) & 0xFF
+    tag, encoding = head & TAG_BITS, (head >> ENCODING_BITS) & 0xFF
     is_container = SS <= tag < IN_SET
     if odd >= 0:
         start, stop = peek(f.tape, odd + 1) >> 32, peek(f.tape, odd + 1) & LENGTH_MASK
     elif is_container:
         start, stop = word - OPENING_LENGTHS[tag] - 2, 0
-    elif tag in (BOOL, NULL) or (tag == N and 0 < form <= _MAX_FORM):
+    elif tag in (BOOL, NULL) or (tag == N and 0 < encoding <= _MAX_ENCODING):
         if state[UNESCAPED] + PAD > state[UNESCAPED_END]:
             return 0, -GROW_UNESCAPED
         start = state[UNESCAPED]
-        state[UNESCAPED] = _print_scalar(data, start, tag, form, word)
+        state[UNESCAPED] = _print_scalar(data, start, tag, encoding, word)
         return start, state[UNESCAPED]
     else:
         start = (word >> 32) - len('{"S":"')
@@ -355,12 +355,12 @@ def _value_text(f: Any, entry: int, odd: int, after: int) -> Any:
 
 
 @inner
-def _print_scalar(data: Any, at: int, tag: int, form: int, word: int) -> Any:
+def _print_scalar(data: Any, at: int, tag: int, encoding: int, word: int) -> Any:
     if tag == NULL:
         return _print(data, at, _NULL_TEXT)
     if tag == BOOL:
         return _print(data, at, _TRUE_TEXT) if word else _print(data, at, _FALSE_TEXT)
-    at, _ = print_integer(data, _print(data, at, _NUMBER_OPENING), np.uint64(abs(word)), word < 0, form - 1)
+    at, _ = print_integer(data, _print(data, at, _NUMBER_OPENING), np.uint64(abs(word)), word < 0, encoding - 1)
     poke(data, at, QUOTE)
     poke(data, at + 1, CLOSE_OBJECT)
     return at + 2

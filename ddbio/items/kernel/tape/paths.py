@@ -49,7 +49,7 @@ COUNTS = 12
 """The number of values of each type, then the number of elements of sets of each type."""
 BYTES, KEY_BYTES, WHOLE, SCALE, IS_WIDE = range(25, 30)
 TAG_WORD, TAG_MASK, TAG_LENGTH = range(30, 33)
-FIRST, ELEMENT, REST, PARENT, MEMBERS, PLACE_AMONG, NAME, NAME_BYTES, NAME_HASH = range(33, 42)
+FIRST, ELEMENT, OTHERS_NODE, PARENT, MEMBERS, MEMBER_INDEX, NAME, NAME_BYTES, NAME_HASH = range(33, 42)
 KEY_LEFT, KEY_RIGHT, HAS_OTHERS, KEEPS_PLACE = range(42, 46)
 NODE_WIDTH: Final = 48
 NODE_BITS: Final = 16
@@ -94,19 +94,19 @@ class Walk(NamedTuple):
 
 
 @inner
-def find_path(walk: Any, place: int, context: int, instance: int, sizes: Any) -> Any:
-    """Return the position of the node for the name at ``place``, which is added if it is new, and that of the type.
+def find_path(walk: Any, position: int, context: int, instance: int, sizes: Any) -> Any:
+    """Return the position of the node for the name at ``position``, which is added if it is new, and that of the type.
 
     The second position is a negative status if the JSON is refused or an array is full.
     """
     out_of_line()
     data, nodes, state = walk.data, walk.nodes, walk.state
-    if peek(data, place) != QUOTE:
-        place = skip_blank(data, place)
-        if peek(data, place) != QUOTE:
+    if peek(data, position) != QUOTE:
+        position = skip_blank(data, position)
+        if peek(data, position) != QUOTE:
             return 0, -ERROR
     side = state[UNESCAPED]
-    start, length, after = read_text(data, place + 1, state)
+    start, length, after = read_text(data, position + 1, state)
     if after < 0:
         return 0, after
     used, state[UNESCAPED] = state[UNESCAPED], side
@@ -130,12 +130,12 @@ def find_path(walk: Any, place: int, context: int, instance: int, sizes: Any) ->
             return 0, -GROW_NODES
         above = context * NODE_WIDTH
         # The root may have any number of names, unless the paths are those of a schema.
-        is_full = context > 0 or peek(nodes, above + REST) > 0
+        is_full = context > 0 or peek(nodes, above + OTHERS_NODE) > 0
         if is_full and peek(nodes, above + MEMBERS) >= MAX_STRUCT_FIELDS:
             status = remember_name(walk.names, value, instance, state)
             if status != 0:
                 return 0, -ERROR if status == ERROR else -GROW_NAMES
-            node = _rest_of(walk, context)
+            node = _others_node(walk, context)
             state[NAME_START], state[NAME_LENGTH], state[UNESCAPED] = start, length, used
             poke(nodes, node * NODE_WIDTH + KEY_BYTES, peek(nodes, node * NODE_WIDTH + KEY_BYTES) + length)
         else:
@@ -145,10 +145,10 @@ def find_path(walk: Any, place: int, context: int, instance: int, sizes: Any) ->
             poke(walk.lookup, slot, node)
     if np.int64(load64(data, after - 1)) & _FOUR_BYTES == _CLOSE_OF_NAME:
         return node * NODE_WIDTH, after + 3
-    place = skip_blank(data, after)
-    if peek(data, place) != COLON:
+    position = skip_blank(data, after)
+    if peek(data, position) != COLON:
         return 0, -ERROR
-    return node * NODE_WIDTH, inside_value(data, skip_blank(data, place + 1))
+    return node * NODE_WIDTH, inside_value(data, skip_blank(data, position + 1))
 
 
 @inlined
@@ -160,12 +160,12 @@ def _same_name(data: Any, start: int, texts: Any, name: int, length: int) -> Any
 
 
 @inner
-def inside_value(data: Any, place: int) -> Any:
-    """Return the position of the type in the attribute value at ``place``, or a negative status."""
-    if peek(data, place) != OPEN_OBJECT:
+def inside_value(data: Any, position: int) -> Any:
+    """Return the position of the type in the attribute value at ``position``, or a negative status."""
+    if peek(data, position) != OPEN_OBJECT:
         return -ERROR
-    place = skip_blank(data, place + 1)
-    return place + 1 if peek(data, place) == QUOTE else -ERROR
+    position = skip_blank(data, position + 1)
+    return position + 1 if peek(data, position) == QUOTE else -ERROR
 
 
 @inner
@@ -181,12 +181,12 @@ def insert_path(walk: Any, node: int, mask: int) -> None:
 
 
 @inner
-def _rest_of(walk: Any, context: int) -> Any:
+def _others_node(walk: Any, context: int) -> Any:
     """Return the node that is shared by the values of a map whose names have no node."""
     record = context * NODE_WIDTH
-    if peek(walk.nodes, record + REST) == 0:
-        poke(walk.nodes, record + REST, add_node(walk, context, OTHERS))
-    node = peek(walk.nodes, record + REST)
+    if peek(walk.nodes, record + OTHERS_NODE) == 0:
+        poke(walk.nodes, record + OTHERS_NODE, add_node(walk, context, OTHERS))
+    node = peek(walk.nodes, record + OTHERS_NODE)
     # Different names share the node.
     poke(walk.nodes, node * NODE_WIDTH + LAST_SEEN, 0)
     poke(walk.nodes, record + HAS_OTHERS, 1)
@@ -231,13 +231,13 @@ def _add_member(walk: Any, context: int, start: int, length: int, value: int) ->
     record, above = node * NODE_WIDTH, context * NODE_WIDTH
     among = peek(nodes, above + MEMBERS)
     poke(nodes, above + MEMBERS, among + 1)
-    poke(nodes, record + PLACE_AMONG, among)
-    place = state[TEXTS]
-    poke(nodes, record + NAME, place)
+    poke(nodes, record + MEMBER_INDEX, among)
+    position = state[TEXTS]
+    poke(nodes, record + NAME, position)
     poke(nodes, record + NAME_HASH, value)
     for step in range(0, length, PREFIX_BYTES):
-        copy32(walk.texts, place + step, data, start + step)
-    state[TEXTS] = place + length
+        copy32(walk.texts, position + step, data, start + step)
+    state[TEXTS] = position + length
     if length + _AROUND_NAME > PREFIX_BYTES:
         return node
     _set_byte(nodes, record, 0, QUOTE)
@@ -257,25 +257,25 @@ def _add_member(walk: Any, context: int, start: int, length: int, value: int) ->
 @inner
 def _set_byte(nodes: Any, record: int, index: int, byte: int) -> None:
     """Set a byte of the predicted text."""
-    place, shift = record + (index >> 3), (index & 7) << 3
-    poke(nodes, place, (peek(nodes, place) & ~(0xFF << shift)) | byte << shift)
+    position, shift = record + (index >> 3), (index & 7) << 3
+    poke(nodes, position, (peek(nodes, position) & ~(0xFF << shift)) | byte << shift)
 
 
 @inner
-def other_type(walk: Any, place: int, record: int, sizes: Any) -> Any:
-    """Return the type at ``place`` and the position of its content, and expect the type for the next value."""
+def other_type(walk: Any, position: int, record: int, sizes: Any) -> Any:
+    """Return the type at ``position`` and the position of its content, and expect the type for the next value."""
     rare()
     data, nodes, state = walk.data, walk.nodes, walk.state
     side = state[UNESCAPED]
-    tag, place = read_tag(data, place - 1, state)
+    tag, position = read_tag(data, position - 1, state)
     state[UNESCAPED] = side
-    if place < 0:
-        return -1, place
+    if position < 0:
+        return -1, position
     if tag not in (BOOL, NULL):
-        byte = peek(data, place)
+        byte = peek(data, position)
         if byte != (OPEN_OBJECT if tag == M else OPEN_ARRAY if tag >= SS else QUOTE):
             return -1, -ERROR
-        place += 1
+        position += 1
     if tag == L and peek(nodes, record + ELEMENT) == 0:
         if state[N_PATHS] == sizes[0]:
             return -1, -GROW_NODES
@@ -286,7 +286,7 @@ def other_type(walk: Any, place: int, record: int, sizes: Any) -> Any:
         poke(nodes, record + TAG_MASK, OPENING_MASKS[tag])
         poke(nodes, record + TAG_LENGTH, OPENING_LENGTHS[tag])
         expect_type(nodes, record, tag)
-    return tag, place
+    return tag, position
 
 
 @inner

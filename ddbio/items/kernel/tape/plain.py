@@ -17,11 +17,11 @@ from ddbio.items.kernel.memory import PAD, copy_bytes, out_of_line, peek, pointe
 from ddbio.items.kernel.number import LONGEST_NUMBER, canonicalise_number, print_integer
 from ddbio.items.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT
 from ddbio.items.kernel.tape.paths import ELEMENTS, NAME_BYTES, NAME_HASH, NODE_BITS, NODE_WIDTH, OTHERS
-from ddbio.items.kernel.tape.paths import NAME as NAME_PLACE
+from ddbio.items.kernel.tape.paths import NAME as NODE_NAME
 from ddbio.items.kernel.tape.walk import (
     CLOSE,
+    ENCODING_BITS,
     ENTRY_WORDS,
-    FORM_BITS,
     IN_SET,
     LENGTH_MASK,
     NAME,
@@ -68,27 +68,27 @@ def print_changes(plain: Any, n_words: int) -> Any:
 
 @inner
 def _print_changes(c: Any, n_words: int) -> Any:
-    at, row, place = 0, 0, 0
-    while place < n_words:
+    at, row, position = 0, 0, 0
+    while position < n_words:
         # A change has images in any order, a time, and whether the item is deleted.
         begin, keys, new = at, 0, 0
-        place += ENTRY_WORDS
+        position += ENTRY_WORDS
         tag = 0
         while tag != CLOSE:
-            head = peek(c.tape, place)
+            head = peek(c.tape, position)
             tag, node = head & TAG_BITS, head >> NODE_BITS
             if tag == M and KEYS <= node <= OLD_IMAGE:
-                if peek(c.tape, place + ENTRY_WORDS) & TAG_BITS == CLOSE:
+                if peek(c.tape, position + ENTRY_WORDS) & TAG_BITS == CLOSE:
                     return REFUSED
                 if node == KEYS:
-                    keys = place + ENTRY_WORDS
+                    keys = position + ENTRY_WORDS
                 elif node == NEW_IMAGE:
-                    new = place + ENTRY_WORDS
-                place = _after_value(c.tape, place)
+                    new = position + ENTRY_WORDS
+                position = _after_value(c.tape, position)
                 continue
             if tag == N and node == WRITE_TIME:
-                poke(c.times, row, peek(c.tape, place + 1))
-            place += ENTRY_WORDS
+                poke(c.times, row, peek(c.tape, position + 1))
+            position += ENTRY_WORDS
         count = 0
         while peek(c.tape, keys) & TAG_BITS != CLOSE:
             poke(c.members, count, keys)
@@ -115,35 +115,35 @@ def _print_changes(c: Any, n_words: int) -> Any:
 
 
 @inner
-def _after_value(tape: Any, place: int) -> Any:
+def _after_value(tape: Any, position: int) -> Any:
     """Return the position of the entry after a value, which may begin with its name."""
     depth = 0
     while True:
-        tag = peek(tape, place) & TAG_BITS
-        place += ENTRY_WORDS
+        tag = peek(tape, position) & TAG_BITS
+        position += ENTRY_WORDS
         if tag == CLOSE:
             depth -= 1
         elif SS <= tag < IN_SET:
             depth += 1
         if depth == 0 and tag not in (NAME, ODD):
-            return place
+            return position
 
 
 @inner
-def _has_same_name(c: Any, place: int, other: int) -> Any:
+def _has_same_name(c: Any, position: int, other: int) -> Any:
     """Return whether two attributes of images have the same name; every name of an image has a node."""
-    one, two = _record_of(c.tape, place), _record_of(c.tape, other)
+    one, two = _record_of(c.tape, position), _record_of(c.tape, other)
     length = peek(c.nodes, one + NAME_BYTES)
     if peek(c.nodes, one + NAME_HASH) != peek(c.nodes, two + NAME_HASH) or peek(c.nodes, two + NAME_BYTES) != length:
         return False
-    return same_text(c.texts, peek(c.nodes, one + NAME_PLACE), c.texts, peek(c.nodes, two + NAME_PLACE), length)
+    return same_text(c.texts, peek(c.nodes, one + NODE_NAME), c.texts, peek(c.nodes, two + NODE_NAME), length)
 
 
 @inner
-def _record_of(tape: Any, place: int) -> Any:
-    while peek(tape, place) & TAG_BITS == ODD:
-        place += ENTRY_WORDS
-    return (peek(tape, place) >> NODE_BITS) * NODE_WIDTH
+def _record_of(tape: Any, position: int) -> Any:
+    while peek(tape, position) & TAG_BITS == ODD:
+        position += ENTRY_WORDS
+    return (peek(tape, position) >> NODE_BITS) * NODE_WIDTH
 
 
 @inner
@@ -155,29 +155,29 @@ def _print_text(c: Any, at: int, source: Any, span: int) -> Any:
 
 
 @inner
-def _print_number(c: Any, at: int, form: int, word: int) -> Any:
+def _print_number(c: Any, at: int, encoding: int, word: int) -> Any:
     """Print a number; return the position after it, or a negative one if DynamoDB has no such number."""
     start, length = word >> 32, word & LENGTH_MASK
-    if form == NUMBER_TEXT:
+    if encoding == NUMBER_TEXT:
         return copy_bytes(c.out, at, c.data, start, length)
-    if form == 0:
+    if encoding == 0:
         at, _ = canonicalise_number(c.out, at, c.data, start, length, c.digits)
     else:
-        at, _ = print_integer(c.out, at, np.uint64(-word if word < 0 else word), word < 0, form - 1)
+        at, _ = print_integer(c.out, at, np.uint64(-word if word < 0 else word), word < 0, encoding - 1)
     return at
 
 
 @inner
-def _print_member(c: Any, at: int, place: int) -> Any:
-    """Print the member at ``place``: its name, value and a comma; return the position after them in the output.
+def _print_member(c: Any, at: int, position: int) -> Any:
+    """Print the member at ``position``: its name, value and a comma; return the position after them in the output.
 
     The position is negative if DynamoDB has no such number.
     """
     out_of_line()
     depth, name = 0, 0
     while True:
-        head, word = peek(c.tape, place), peek(c.tape, place + 1)
-        place += ENTRY_WORDS
+        head, word = peek(c.tape, position), peek(c.tape, position + 1)
+        position += ENTRY_WORDS
         tag = head & TAG_BITS
         if tag == NAME:
             name = word
@@ -196,7 +196,7 @@ def _print_member(c: Any, at: int, place: int) -> Any:
             else:
                 name_length = peek(c.nodes, record + NAME_BYTES)
             if name_length >= 0:
-                name = peek(c.nodes, record + NAME_PLACE) << 32 | name_length
+                name = peek(c.nodes, record + NODE_NAME) << 32 | name_length
             if name_length != ELEMENTS:
                 at = _print_text(c, at, c.data if name_length == OTHERS else c.texts, name)
                 poke(c.out, at, COLON)
@@ -214,7 +214,7 @@ def _print_member(c: Any, at: int, place: int) -> Any:
             elif tag == NULL:
                 at = copy_bytes(c.out, at, _WORDS, 16, 4)
             else:
-                at = _print_number(c, at, (head >> FORM_BITS) & 0xFF, word)
+                at = _print_number(c, at, (head >> ENCODING_BITS) & 0xFF, word)
                 if at < 0:
                     return at
         poke(c.out, at, COMMA)

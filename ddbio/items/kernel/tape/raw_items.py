@@ -26,7 +26,7 @@ from ddbio.items.kernel.tape.paths import NAME_BYTES, NODE_BITS, NODE_WIDTH, OTH
 from ddbio.items.kernel.tape.sizes import integer_bytes, number_bytes
 from ddbio.items.kernel.tape.walk import (
     CLOSE,
-    FORM_BITS,
+    ENCODING_BITS,
     IN_SET,
     ITEM,
     LENGTH_MASK,
@@ -160,8 +160,8 @@ def _check_items(c: Any, n_words: int) -> None:
 def _content_bytes(data: Any, tag: int, head: int, word: int) -> Any:
     """Return the bytes of a scalar, or -1 if only the reference can decide whether it is legal."""
     if tag == N:
-        form = (head >> FORM_BITS) & 0xFF
-        if form not in (0, NUMBER_TEXT):
+        encoding = (head >> ENCODING_BITS) & 0xFF
+        if encoding not in (0, NUMBER_TEXT):
             return integer_bytes(word)
         start, stop = word >> 32, (word >> 32) + (word & LENGTH_MASK)
         n_bytes = number_bytes(data, start, stop)
@@ -202,10 +202,10 @@ def _note_value(c: Any, rule: int, stop: int) -> Any:
 @inner
 def _fits_rule(c: Any, rule: int, tag: int, own_size: int) -> Any:
     """Return whether a scalar may be the value of a key attribute."""
-    wanted = peek(c.rules, rule * RULE_WIDTH + RULE_TAG)
-    if wanted < 0:
+    key_tag = peek(c.rules, rule * RULE_WIDTH + RULE_TAG)
+    if key_tag < 0:
         return True
-    return wanted == tag and (tag == N or 0 < own_size <= peek(c.rules, rule * RULE_WIDTH + RULE_LONGEST))
+    return key_tag == tag and (tag == N or 0 < own_size <= peek(c.rules, rule * RULE_WIDTH + RULE_LONGEST))
 
 
 @inner
@@ -248,14 +248,14 @@ def _hash_of_key(c: Any) -> Any:
 def _hash_of_number(c: Any, head: int, word: int) -> Any:
     """Return a hash of the canonical text of a number."""
     out_of_line()
-    form, at = (head >> FORM_BITS) & 0xFF, peek(c.asked, N_KEYS) * KEY_ROOM
+    encoding, at = (head >> ENCODING_BITS) & 0xFF, peek(c.asked, N_KEYS) * KEY_ROOM
     start, length = word >> 32, word & LENGTH_MASK
-    if form == NUMBER_TEXT:
+    if encoding == NUMBER_TEXT:
         return np.int64(hash_text(c.data, start, length))
-    if form == 0:
+    if encoding == 0:
         stop, _ = canonicalise_number(c.scratch, at, c.data, start, length, c.digits)
     else:
-        stop, _ = print_integer(c.scratch, at, np.uint64(abs(word)), word < 0, form - 1)
+        stop, _ = print_integer(c.scratch, at, np.uint64(abs(word)), word < 0, encoding - 1)
     return np.int64(hash_text(c.scratch, at, stop - at))
 
 

@@ -16,7 +16,7 @@ from ddbio.items.kernel.jit import inner, int64, loop
 from ddbio.items.kernel.memory import peek, pointers, poke
 from ddbio.items.kernel.number import MINUS, NINE, ZERO
 from ddbio.items.kernel.tape.paths import NAME_BYTES, NODE_BITS, NODE_WIDTH, Walk
-from ddbio.items.kernel.tape.walk import CLOSE, FORM_BITS, IN_SET, ITEM, NAME, NUMBER_TEXT, TAG_BITS
+from ddbio.items.kernel.tape.walk import CLOSE, ENCODING_BITS, IN_SET, ITEM, NAME, NUMBER_TEXT, TAG_BITS
 
 _LENGTH_MASK = 0xFFFFFFFF
 _TEN = np.uint64(10)
@@ -63,8 +63,8 @@ def _measure_items(walk: Any, n_words: int, sizes: Any) -> None:
         elif tag in (BOOL, NULL):
             total += 1
         elif tag == N:
-            form = (head >> FORM_BITS) & 0xFF
-            if form in (0, NUMBER_TEXT):
+            encoding = (head >> ENCODING_BITS) & 0xFF
+            if encoding in (0, NUMBER_TEXT):
                 total += number_bytes(data, word >> 32, (word >> 32) + (word & _LENGTH_MASK))
             else:
                 total += integer_bytes(word)
@@ -92,11 +92,11 @@ def integer_bytes(value: int) -> Any:
 
 
 @inner
-def number_bytes(data: Any, place: int, stop: int) -> Any:
+def number_bytes(data: Any, position: int, stop: int) -> Any:
     """Return the bytes of a number, given as text."""
-    negative = peek(data, place) == MINUS
+    negative = peek(data, position) == MINUS
     n_digits, significant = 0, 0
-    for index in range(place, stop):
+    for index in range(position, stop):
         byte = peek(data, index)
         if byte in _EXPONENTS:
             break

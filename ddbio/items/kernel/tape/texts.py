@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _PIECE_BYTES = 2 << 20
 """The size of a piece, so that it stays in the processor's caches with its tape."""
 
-_MOST_TEXT_BYTES = 1 << 29
+_MAX_TEXT_BYTES = 1 << 29
 """A longer text is left to the reference: positions have 31 bits."""
 
 _MAX_POOLED, _MAX_POOLED_BYTES = 4, 64 << 20
@@ -59,12 +59,12 @@ def add_items(texts: Any, columns: Mapping[str, Any], sums: _Words) -> list[int]
     Return the rows that are left to the reference, including those with an attribute that also has a value in its
     column.
     """
-    hasher, left = _taken(), list[int]()
-    for rows in hasher.walked_rows(texts, _OF_ITEMS, left):
-        left += hasher.rows_in_both(rows, columns)
+    hasher, refused = _borrow_hasher(), list[int]()
+    for rows in hasher.walked_rows(texts, _OF_ITEMS, refused):
+        refused += hasher.rows_in_both(rows, columns)
         hasher.add_sums(rows, _NO_KEYS, sums)
     _pool.give_back(None, hasher, hasher.retained_bytes)
-    return sorted(left)
+    return sorted(refused)
 
 
 def add_values(texts: Any, keys: _Words, sums: _Words) -> list[int]:
@@ -72,11 +72,11 @@ def add_values(texts: Any, keys: _Words, sums: _Words) -> list[int]:
 
     Return the entries that are left to the reference.
     """
-    hasher, left = _taken(), list[int]()
-    for rows in hasher.walked_rows(texts, _OF_VALUES, left):
+    hasher, refused = _borrow_hasher(), list[int]()
+    for rows in hasher.walked_rows(texts, _OF_VALUES, refused):
         hasher.add_sums(rows, keys, sums)
     _pool.give_back(None, hasher, hasher.retained_bytes)
-    return left
+    return refused
 
 
 class _TextHasher:
@@ -117,7 +117,7 @@ class _TextHasher:
         is_whole = last - first < len(rows)
         n_bytes = int(stops[last] - begins[first] if is_whole else (stops[rows] - begins[rows]).sum())
         n_bytes += (len(ends.after) - PAD) * len(rows)
-        if n_bytes > _MOST_TEXT_BYTES:
+        if n_bytes > _MAX_TEXT_BYTES:
             return False
         if len(self._joined) < n_bytes + 2 * PAD:
             self._joined = memory.allocate(n_bytes + n_bytes // 8 + 2 * PAD)
@@ -145,23 +145,23 @@ class _TextHasher:
         spans = nodes[of_items][:, [paths.NAME, paths.NAME_BYTES]].tolist()
         names = [walk.texts[start : start + length].tobytes() for start, length in spans]
         node_of_name = dict(zip(names, of_items.tolist(), strict=True))
-        places, present = np.full(len(nodes), -1), list[Any]()
+        starts, present = np.full(len(nodes), -1), list[Any]()
         for name, column in columns.items():
             node = node_of_name.get(name.encode())
             if node is not None and column.null_count < len(column):
-                places[node] = len(present) * len(column)
+                starts[node] = len(present) * len(column)
                 present.append(valid_of(column))
         if not present:
             return []
         doubled = memory.allocate_words(len(rows))
-        count = find_rows(walk, self._walker.n_words, rows, places, np.concatenate(present), doubled)
+        count = find_rows(walk, self._walker.n_words, rows, starts, np.concatenate(present), doubled)
         return doubled[:count].tolist()  # type: ignore[no-any-return]
 
 
 _pool = ObjectPool[None, _TextHasher](_MAX_POOLED, _MAX_POOLED_BYTES)
 
 
-def _taken() -> _TextHasher:
+def _borrow_hasher() -> _TextHasher:
     return _pool.take(None) or _TextHasher()
 
 

@@ -54,7 +54,7 @@ from ddbio.items.kernel.codes import (
     NAMES,
     NAMES_MASK,
     NULL,
-    PLACE,
+    POSITION,
     ROWS,
     SS,
     TAPE,
@@ -118,7 +118,7 @@ from ddbio.items.kernel.text import QUOTE, marked_end, read_text, skip_blank
 IN_SET: Final = 10
 JSON_TEXT: Final = 13
 ITEM, CLOSE, NAME, ODD, SKIP = 16, 17, 18, 19, 20
-TAG_BITS, FORM_BITS = 0xFF, 8
+TAG_BITS, ENCODING_BITS = 0xFF, 8
 LENGTH_MASK: Final = 0xFFFFFFFF
 NUMBER_TEXT: Final = 255
 """The encoding of a number that is canonical text."""
@@ -141,8 +141,8 @@ _CLOSE_OF_TEXT = int.from_bytes(b'"}', "little")
 _TWO_BYTES = 0xFFFF
 _LAST_BLANK = ord(" ")
 _LONGEST_PLAIN = 16
-_MOST_DIGITS_OF_INT64 = 19
-_MOST = np.uint64(1 << 63)
+_INT64_DIGITS = 19
+_INT64_LIMIT = np.uint64(1 << 63)
 
 
 @loop(Walk, int64, int64)
@@ -171,21 +171,21 @@ def skip_item(walk: Any, end: int, framing: int) -> Any:
 @inner
 def _skip_item(walk: Any, end: int, framing: int, tape_words: int) -> Any:
     data, state = walk.data, walk.state
-    place, inside, at = state[PLACE], state[INSIDE], state[TAPE]
+    position, inside, at = state[POSITION], state[INSIDE], state[TAPE]
     if at + 2 * ENTRY_WORDS > tape_words:
         return GROW_TAPE
     if inside == 0 and framing != ITEMS:
-        place, inside = open_document(data, place, framing, state)
-    if place < 0 or inside < 0 or peek(data, place) != OPEN_OBJECT:
+        position, inside = open_document(data, position, framing, state)
+    if position < 0 or inside < 0 or peek(data, position) != OPEN_OBJECT:
         return ERROR
-    put(walk, at, ITEM, place)
-    place = end_of_object(data, place, end)
-    put(walk, at + ENTRY_WORDS, CLOSE, place)
-    if place >= 0 and framing != ITEMS:
-        place, inside = close_document(data, place, framing)
-    if place < 0 or place > end:
+    put(walk, at, ITEM, position)
+    position = end_of_object(data, position, end)
+    put(walk, at + ENTRY_WORDS, CLOSE, position)
+    if position >= 0 and framing != ITEMS:
+        position, inside = close_document(data, position, framing)
+    if position < 0 or position > end:
         return ERROR
-    state[TAPE], state[PLACE], state[INSIDE] = at + 2 * ENTRY_WORDS, place, inside
+    state[TAPE], state[POSITION], state[INSIDE] = at + 2 * ENTRY_WORDS, position, inside
     state[ROWS] += 1
     return DONE
 
@@ -208,12 +208,12 @@ def _walk_items(walk: Any, end: int, framing: int, sizes: Any, changes: Any) -> 
         for node in range(1, state[N_PATHS]):
             insert_path(walk, node, sizes[2])
         state[HAS_LOOKUP] = 1
-    place, inside = state[PLACE], state[INSIDE]
+    position, inside = state[POSITION], state[INSIDE]
     while True:
         if inside == 0:
-            place = skip_blank(data, place)
-        state[PLACE], state[INSIDE], side = place, inside, state[UNESCAPED]
-        if inside == 0 and place >= end:
+            position = skip_blank(data, position)
+        state[POSITION], state[INSIDE], side = position, inside, state[UNESCAPED]
+        if inside == 0 and position >= end:
             return DONE
         if state[ROWS] == state[MAX_ROWS]:
             return FULL
@@ -223,62 +223,62 @@ def _walk_items(walk: Any, end: int, framing: int, sizes: Any, changes: Any) -> 
                 poke(walk.names, slot, 0)
             state[NAMES] = 0
         if changes is not None:
-            place, inside = _walk_change(walk, place, inside, end, sizes)
-            if place < 0:
+            position, inside = _walk_change(walk, position, inside, end, sizes)
+            if position < 0:
                 state[UNESCAPED] = side
-                return -place
+                return -position
             continue
         if inside == 0 and framing != ITEMS:
-            place, inside = open_document(data, place, framing, state)
-            if place < 0:
-                return -place
+            position, inside = open_document(data, position, framing, state)
+            if position < 0:
+                return -position
             if inside < 0:
                 inside = 0
                 continue
         at = state[TAPE]
         if at > sizes[3]:
             return GROW_TAPE
-        put(walk, at, ITEM, place)
-        place, at = walk_item(walk, place, at + ENTRY_WORDS, 0, sizes)
-        if place >= 0 and framing != ITEMS:
-            place, inside = close_document(data, place, framing)
-        if place < 0 or place > end:
+        put(walk, at, ITEM, position)
+        position, at = walk_item(walk, position, at + ENTRY_WORDS, 0, sizes)
+        if position >= 0 and framing != ITEMS:
+            position, inside = close_document(data, position, framing)
+        if position < 0 or position > end:
             uncount_values(walk, state[TAPE], at)
             state[UNESCAPED] = side
-            return -min(place, -ERROR)
+            return -min(position, -ERROR)
         state[TAPE] = at
         state[ROWS] += 1
 
 
 @inner
-def _walk_change(walk: Any, place: int, inside: int, end: int, sizes: Any) -> Any:
-    """Return the position after the change at ``place``, and its container; the position may be a negative status."""
+def _walk_change(walk: Any, position: int, inside: int, end: int, sizes: Any) -> Any:
+    """Return the position after the change at ``position``, or a negative status, and its container."""
     state = walk.state
     at = state[TAPE]
     if at > sizes[3]:
         return -GROW_TAPE, inside
-    put(walk, at, ITEM, place)
+    put(walk, at, ITEM, position)
     at += ENTRY_WORDS
     while True:
-        place, inside, is_end = next_image(walk, place, inside)
-        if place < 0 or place > end:
+        position, inside, is_end = next_image(walk, position, inside)
+        if position < 0 or position > end:
             uncount_values(walk, state[TAPE], at)
-            return min(place, -ERROR), inside
+            return min(position, -ERROR), inside
         if is_end:
-            time = WRITE_TIME << NODE_BITS | 1 << FORM_BITS | N
+            time = WRITE_TIME << NODE_BITS | 1 << ENCODING_BITS | N
             at = put_value(walk, at, time, state[TIME], WRITE_TIME * NODE_WIDTH)
             deleted = DELETED << NODE_BITS | BOOL
             at = put_value(walk, at, deleted, state[IS_DELETED], DELETED * NODE_WIDTH)
-            put(walk, at, CLOSE, place)
+            put(walk, at, CLOSE, position)
             state[TAPE] = at + ENTRY_WORDS
             state[ROWS] += 1
         if inside <= 0:
-            return place, inside
-        at = put_value(walk, at, inside << NODE_BITS | M, place, inside * NODE_WIDTH)
-        place, at = walk_item(walk, place, at, inside, sizes)
-        if place < 0 or place > end:
+            return position, inside
+        at = put_value(walk, at, inside << NODE_BITS | M, position, inside * NODE_WIDTH)
+        position, at = walk_item(walk, position, at, inside, sizes)
+        if position < 0 or position > end:
             uncount_values(walk, state[TAPE], at)
-            return min(place, -ERROR), inside
+            return min(position, -ERROR), inside
 
 
 @inlined
@@ -306,12 +306,12 @@ def uncount_values(walk: Any, first: int, stop: int) -> None:
         poke(nodes, record + COUNTS + tag, peek(nodes, record + COUNTS + tag) - 1)
         if tag >= IN_SET:
             tag -= IN_SET
-        form, length = (head >> FORM_BITS) & 0xFF, word & LENGTH_MASK
+        encoding, length = (head >> ENCODING_BITS) & 0xFF, word & LENGTH_MASK
         if tag == B:
             add_bytes(walk.nodes, record, -decoded_length(walk.data, word >> 32, length))
-        elif tag == S or (tag == N and form == NUMBER_TEXT):
+        elif tag == S or (tag == N and encoding == NUMBER_TEXT):
             add_bytes(walk.nodes, record, -length)
-        elif tag == N and form == 0:
+        elif tag == N and encoding == 0:
             add_bytes(walk.nodes, record, -LONGEST_NUMBER)
 
 
@@ -331,19 +331,19 @@ def add_bytes(nodes: Any, record: int, n_bytes: int) -> None:
 
 
 @inlined
-def walk_item(walk: Any, place: int, at: int, root: int, sizes: Any) -> Any:
-    """Return the positions after the item at ``place`` and on the tape; the former may be a negative status.
+def walk_item(walk: Any, position: int, at: int, root: int, sizes: Any) -> Any:
+    """Return the positions after the item at ``position`` and on the tape; the former may be a negative status.
 
     ``root`` is the node whose members are the attributes.
     """
     data, nodes, state, stack = walk.data, walk.nodes, walk.state, walk.stack
     marks, tape = walk.marks, walk.tape
-    if peek(data, place) != OPEN_OBJECT:
+    if peek(data, position) != OPEN_OBJECT:
         return -ERROR, at
-    place = skip_blank(data, place + 1)
-    if peek(data, place) == CLOSE_OBJECT:
-        put(walk, at, CLOSE, place + 1)
-        return place + 1, at + ENTRY_WORDS
+    position = skip_blank(data, position + 1)
+    if peek(data, position) == CLOSE_OBJECT:
+        put(walk, at, CLOSE, position + 1)
+        return position + 1, at + ENTRY_WORDS
     state[INSTANCE] += 1
     # The elements of a list share a node: each element is a separate instance because of this step.
     context, instance, step, depth = root, state[INSTANCE], 0, 0
@@ -354,12 +354,15 @@ def walk_item(walk: Any, place: int, at: int, root: int, sizes: Any) -> Any:
         is_done, is_known = False, False
         while at <= sizes[3]:
             mask = peek(nodes, record + WHOLE_MASK)
-            if equal32_words(data, place, nodes, record) & mask != mask or peek(nodes, record + LAST_SEEN) == instance:
+            if (
+                equal32_words(data, position, nodes, record) & mask != mask
+                or peek(nodes, record + LAST_SEEN) == instance
+            ):
                 break
             head = peek(nodes, record + HEAD)
-            tag, start = head & TAG_BITS, place + peek(nodes, record + WHOLE_LENGTH)
+            tag, start = head & TAG_BITS, position + peek(nodes, record + WHOLE_LENGTH)
             if tag > BOOL:
-                place, is_known = start, True
+                position, is_known = start, True
                 break
             if tag == BOOL:
                 word = np.int64(load64(data, start))
@@ -372,10 +375,10 @@ def walk_item(walk: Any, place: int, at: int, root: int, sizes: Any) -> Any:
                 stop = marked_end(marks, start)
                 if np.int64(load64(data, stop)) & _TWO_BYTES != _CLOSE_OF_TEXT:
                     break
-                word, form = _simple_content(data, nodes, tag, start, stop, record)
-                if form < 0:
+                word, encoding = _simple_content(data, nodes, tag, start, stop, record)
+                if encoding < 0:
                     break
-                head |= form << FORM_BITS
+                head |= encoding << ENCODING_BITS
             poke(tape, at, head)
             poke(tape, at + 1, word)
             at += ENTRY_WORDS
@@ -385,38 +388,38 @@ def walk_item(walk: Any, place: int, at: int, root: int, sizes: Any) -> Any:
             instance += step
             last = record + FOLLOWER
             record = peek(nodes, last)
-            place = stop + 2
-            if peek(data, place) != COMMA:
+            position = stop + 2
+            if peek(data, position) != COMMA:
                 is_done = True
                 break
-            place += 1
+            position += 1
         if not is_done:
             if at > sizes[3]:
                 return -GROW_TAPE, at
             # Find the node and the type of the value.
             odd, is_open, follower = 0, True, -1
             if not is_known:
-                same = equal32_words(data, place, nodes, record)
+                same = equal32_words(data, position, nodes, record)
                 mask = peek(nodes, record + PREFIX_MASK)
                 if same & mask == mask:
-                    place += peek(nodes, record + PREFIX_LENGTH)
+                    position += peek(nodes, record + PREFIX_LENGTH)
                     if peek(nodes, record + KEEPS_PLACE):
-                        odd = place - 2
+                        odd = position - 2
                 elif step:
-                    odd = skip_blank(data, place)
-                    place = inside_value(data, odd)
-                    if place < 0:
-                        return place, at
+                    odd = skip_blank(data, position)
+                    position = inside_value(data, odd)
+                    if position < 0:
+                        return position, at
                 else:
                     second = peek(nodes, record + FOLLOWER)
                     mask = peek(nodes, second + PREFIX_MASK)
-                    if equal32_words(data, place, nodes, second) & mask == mask:
+                    if equal32_words(data, position, nodes, second) & mask == mask:
                         record = second
                         continue
-                    begin = place
-                    record, place = find_path(walk, place, context, instance, sizes)
-                    if place < 0:
-                        return place, at
+                    begin = position
+                    record, position = find_path(walk, position, context, instance, sizes)
+                    if position < 0:
+                        return position, at
                     if peek(nodes, record + NAME_BYTES) == OTHERS:
                         # The follower in another map predicts nothing.
                         put(walk, at, NAME, state[NAME_START] << 32 | state[NAME_LENGTH])
@@ -426,26 +429,28 @@ def walk_item(walk: Any, place: int, at: int, root: int, sizes: Any) -> Any:
                         poke(nodes, last, record)
                         mask = peek(nodes, record + PREFIX_MASK)
                         if equal32_words(data, begin, nodes, record) & mask == mask:
-                            place = begin
+                            position = begin
                             continue
-                    if peek(data, place - 2) != OPEN_OBJECT or peek(nodes, record + KEEPS_PLACE):
-                        odd = _value_start(data, place)
-                word = np.int64(load64(data, place))
+                    if peek(data, position - 2) != OPEN_OBJECT or peek(nodes, record + KEEPS_PLACE):
+                        odd = _value_start(data, position)
+                word = np.int64(load64(data, position))
                 if word & peek(nodes, record + TAG_MASK) == peek(nodes, record + TAG_WORD):
                     tag = peek(nodes, record + HEAD) & TAG_BITS
-                    place += peek(nodes, record + TAG_LENGTH)
+                    position += peek(nodes, record + TAG_LENGTH)
                 elif (
-                    odd == 0 and word == _NULL_START and np.int64(load64(data, place + 8)) & _THREE_BYTES == _NULL_STOP
+                    odd == 0
+                    and word == _NULL_START
+                    and np.int64(load64(data, position + 8)) & _THREE_BYTES == _NULL_STOP
                 ):
                     tag = NULL
-                    place += _NULL_LENGTH
+                    position += _NULL_LENGTH
                     is_open = False
                 else:
-                    begin = place
-                    tag, place = other_type(walk, place, record, sizes)
-                    if place < 0:
-                        return place, at
-                    if odd == 0 and (tag == NULL or place - begin != peek(nodes, record + TAG_LENGTH)):
+                    begin = position
+                    tag, position = other_type(walk, position, record, sizes)
+                    if position < 0:
+                        return position, at
+                    if odd == 0 and (tag == NULL or position - begin != peek(nodes, record + TAG_LENGTH)):
                         odd = begin - 2
             if step == 0 and peek(nodes, record + LAST_SEEN) == instance:
                 return -ERROR, at
@@ -458,11 +463,11 @@ def walk_item(walk: Any, place: int, at: int, root: int, sizes: Any) -> Any:
                 if odd > 0:
                     put(walk, at, ODD, odd << 32)
                     at += ENTRY_WORDS
-                at = put_value(walk, at, head, place, record)
-                byte = peek(data, place)
+                at = put_value(walk, at, head, position, record)
+                byte = peek(data, position)
                 if byte <= _LAST_BLANK:
-                    place = skip_blank(data, place)
-                    byte = peek(data, place)
+                    position = skip_blank(data, position)
+                    byte = peek(data, position)
                 if byte != (CLOSE_ARRAY if tag == L else CLOSE_OBJECT):
                     if depth == MAX_SKIPPED_DEPTH:
                         return -ERROR, at
@@ -470,43 +475,45 @@ def walk_item(walk: Any, place: int, at: int, root: int, sizes: Any) -> Any:
                         walk, record, context, instance, step, last, depth
                     )
                     continue
-                place += 1
-                put(walk, at, CLOSE, place)
+                position += 1
+                put(walk, at, CLOSE, position)
                 at += ENTRY_WORDS
             elif tag == N:
-                place, at = _put_number(walk, place, at, head, record, odd)
+                position, at = _put_number(walk, position, at, head, record, odd)
             elif tag <= B:
-                place, at = _put_text(walk, place, at, head, record, odd)
+                position, at = _put_text(walk, position, at, head, record, odd)
             elif tag >= SS and odd == 0:
-                at = put_value(walk, at, head, place, record)
+                at = put_value(walk, at, head, position, record)
                 element = head - SS + IN_SET
-                place, at, is_whole = _put_elements(data, marks, nodes, tape, place, at, element, record, sizes[3])
+                position, at, is_whole = _put_elements(
+                    data, marks, nodes, tape, position, at, element, record, sizes[3]
+                )
                 if not is_whole:
-                    place, at = _put_rest(walk, place, at, element, record, sizes)
+                    position, at = _put_remaining(walk, position, at, element, record, sizes)
             elif is_open:
-                place, at = _put_rare(walk, place, at, head, record, odd, sizes)
+                position, at = _put_rare(walk, position, at, head, record, odd, sizes)
             else:
                 at = put_value(walk, at, head, 0, record)
-            if place < 0:
-                return place, at
+            if position < 0:
+                return position, at
             if is_open:
-                if peek(data, place) != CLOSE_OBJECT:
-                    place = skip_blank(data, place)
-                    if peek(data, place) != CLOSE_OBJECT:
+                if peek(data, position) != CLOSE_OBJECT:
+                    position = skip_blank(data, position)
+                    if peek(data, position) != CLOSE_OBJECT:
                         return -ERROR, at
-                place += 1
+                position += 1
         # Read the next token.
         while True:
-            byte = peek(data, place)
+            byte = peek(data, position)
             if byte == COMMA:
-                place += 1
+                position += 1
                 break
             if byte == (CLOSE_ARRAY if step else CLOSE_OBJECT):
-                place += 1
-                put(walk, at, CLOSE, place)
+                position += 1
+                put(walk, at, CLOSE, position)
                 at += ENTRY_WORDS
                 if depth == 0:
-                    return place, at
+                    return position, at
                 if at > sizes[3]:
                     return -GROW_TAPE, at
                 depth -= 1
@@ -515,16 +522,16 @@ def walk_item(walk: Any, place: int, at: int, root: int, sizes: Any) -> Any:
                 instance = peek(stack, frame + _FRAME_INSTANCE)
                 step = peek(stack, frame + _FRAME_STEP)
                 last = peek(stack, frame + _FRAME_LAST)
-                if peek(data, place) != CLOSE_OBJECT:
-                    place = skip_blank(data, place)
-                    if peek(data, place) != CLOSE_OBJECT:
+                if peek(data, position) != CLOSE_OBJECT:
+                    position = skip_blank(data, position)
+                    if peek(data, position) != CLOSE_OBJECT:
                         return -ERROR, at
-                place += 1
+                position += 1
                 continue
-            after = skip_blank(data, place)
-            if after == place:
+            after = skip_blank(data, position)
+            if after == position:
                 return -ERROR, at
-            place = after
+            position = after
         record = peek(nodes, last)
 
 
@@ -557,9 +564,9 @@ def _simple_content(data: Any, nodes: Any, tag: int, start: int, stop: int, reco
         value, scale = plain_number(data, first, stop - first)
         if scale < 0 or value < np.uint64(negative):
             return word, -1
-        whole = stop - first - scale - (scale > 0) - (peek(data, first) == ZERO)
-        is_most = whole > peek(nodes, record + WHOLE) or scale > peek(nodes, record + SCALE)
-        if is_most and note_digits(nodes, record, whole, scale):
+        n_integer = stop - first - scale - (scale > 0) - (peek(data, first) == ZERO)
+        is_new_maximum = n_integer > peek(nodes, record + WHOLE) or scale > peek(nodes, record + SCALE)
+        if is_new_maximum and note_digits(nodes, record, n_integer, scale):
             add_bytes(nodes, record, stop - start)
             return word, NUMBER_TEXT
         return (np.int64(value) ^ -negative) + negative, 1 + scale
@@ -573,178 +580,180 @@ def _simple_content(data: Any, nodes: Any, tag: int, start: int, stop: int, reco
 
 
 @inner
-def note_digits(nodes: Any, record: int, whole: int, scale: int) -> Any:
+def note_digits(nodes: Any, record: int, n_integer: int, scale: int) -> Any:
     """Record the digits of a number if they are the most so far; return whether the path keeps the text of numbers."""
     rare()
     if peek(nodes, record + KEEPS_TEXT):
         return True
-    poke(nodes, record + WHOLE, max(whole, peek(nodes, record + WHOLE)))
+    poke(nodes, record + WHOLE, max(n_integer, peek(nodes, record + WHOLE)))
     poke(nodes, record + SCALE, max(scale, peek(nodes, record + SCALE)))
     return False
 
 
 @inner
-def _value_start(data: Any, place: int) -> Any:
-    """Return the position of the brace that opens the value whose type is at ``place``."""
-    place -= 1
-    while peek(data, place) != OPEN_OBJECT:
-        place -= 1
-    return place
+def _value_start(data: Any, position: int) -> Any:
+    """Return the position of the brace that opens the value whose type is at ``position``."""
+    position -= 1
+    while peek(data, position) != OPEN_OBJECT:
+        position -= 1
+    return position
 
 
 @inner
-def _put_text(walk: Any, place: int, at: int, head: int, record: int, odd: int) -> Any:
+def _put_text(walk: Any, position: int, at: int, head: int, record: int, odd: int) -> Any:
     """Write the entry of a text, also with escapes or in JSON that is not compact."""
     rare()
-    begin = place
-    start, length, place = read_text(walk.data, place, walk.state)
-    if place < 0:
-        return place, at
+    begin = position
+    start, length, position = read_text(walk.data, position, walk.state)
+    if position < 0:
+        return position, at
     n_bytes = length
     if head & TAG_BITS == B:
         if not is_base64(walk.data, start, length):
             return -ERROR, at
         n_bytes = decoded_length(walk.data, start, length)
     if odd > 0 or start != begin:
-        put(walk, at, ODD, (odd if odd > 0 else begin - len('{"S":"')) << 32 | place)
+        put(walk, at, ODD, (odd if odd > 0 else begin - len('{"S":"')) << 32 | position)
         at += ENTRY_WORDS
     add_bytes(walk.nodes, record, n_bytes)
-    return place, put_value(walk, at, head, start << 32 | length, record)
+    return position, put_value(walk, at, head, start << 32 | length, record)
 
 
 @inner
-def _put_number(walk: Any, place: int, at: int, head: int, record: int, odd: int) -> Any:
+def _put_number(walk: Any, position: int, at: int, head: int, record: int, odd: int) -> Any:
     """Write the entry of a number in any notation, and count its digits."""
     rare()
     data, nodes, digits = walk.data, walk.nodes, walk.digits
-    negative = np.int64(peek(data, place) == MINUS)
-    value, stop = read_digits(data, place + negative)
-    whole = stop - place - negative
-    is_short = odd == 0 and 0 < whole <= _MOST_DIGITS_OF_INT64 and value < _MOST and peek(data, stop) == QUOTE
-    if is_short and peek(data, place + negative) != ZERO and peek(nodes, record + KEEPS_TEXT) == 0:
-        poke(nodes, record + WHOLE, max(whole, peek(nodes, record + WHOLE)))
-        return stop + 1, put_value(walk, at, head | 1 << FORM_BITS, (np.int64(value) ^ -negative) + negative, record)
-    begin = place
-    start, length, place = read_text(data, place, walk.state)
-    if place < 0:
-        return place, at
-    whole, scale = canonical_digits(data, start, start + length)
+    negative = np.int64(peek(data, position) == MINUS)
+    value, stop = read_digits(data, position + negative)
+    n_integer = stop - position - negative
+    is_short = odd == 0 and 0 < n_integer <= _INT64_DIGITS and value < _INT64_LIMIT and peek(data, stop) == QUOTE
+    if is_short and peek(data, position + negative) != ZERO and peek(nodes, record + KEEPS_TEXT) == 0:
+        poke(nodes, record + WHOLE, max(n_integer, peek(nodes, record + WHOLE)))
+        return stop + 1, put_value(
+            walk, at, head | 1 << ENCODING_BITS, (np.int64(value) ^ -negative) + negative, record
+        )
+    begin = position
+    start, length, position = read_text(data, position, walk.state)
+    if position < 0:
+        return position, at
+    n_integer, scale = canonical_digits(data, start, start + length)
     # A quote follows the text of a number, unless the text had escapes.
-    form, is_wide = NUMBER_TEXT if whole >= 0 and start == begin else 0, True
-    if whole < 0 or (scale == 0 and whole <= _MOST_DIGITS_OF_INT64):
-        is_number, negative, count, whole = parse_number(data, start, start + length, digits)
+    encoding, is_wide = NUMBER_TEXT if n_integer >= 0 and start == begin else 0, True
+    if n_integer < 0 or (scale == 0 and n_integer <= _INT64_DIGITS):
+        is_number, negative, count, n_integer = parse_number(data, start, start + length, digits)
         if not is_number:
             return -ERROR, at
-        scale = count - whole
-        is_wide = scale > 0 or whole > _MOST_DIGITS_OF_INT64
+        scale = count - n_integer
+        is_wide = scale > 0 or n_integer > _INT64_DIGITS
         if not is_wide:
-            _, magnitude = unscaled(digits, count, whole, 0)
-            is_wide = magnitude > _MOST or (magnitude == _MOST and not negative)
+            _, magnitude = unscaled(digits, count, n_integer, 0)
+            is_wide = magnitude > _INT64_LIMIT or (magnitude == _INT64_LIMIT and not negative)
     if odd > 0 or start != begin:
-        put(walk, at, ODD, (odd if odd > 0 else begin - len('{"N":"')) << 32 | place)
+        put(walk, at, ODD, (odd if odd > 0 else begin - len('{"N":"')) << 32 | position)
         at += ENTRY_WORDS
-    add_bytes(walk.nodes, record, length if form == NUMBER_TEXT else LONGEST_NUMBER)
-    at = put_value(walk, at, head | form << FORM_BITS, start << 32 | length, record)
+    add_bytes(walk.nodes, record, length if encoding == NUMBER_TEXT else LONGEST_NUMBER)
+    at = put_value(walk, at, head | encoding << ENCODING_BITS, start << 32 | length, record)
     if peek(nodes, record + KEEPS_TEXT):
-        return place, at
-    if whole > peek(nodes, record + WHOLE):
-        poke(nodes, record + WHOLE, whole)
+        return position, at
+    if n_integer > peek(nodes, record + WHOLE):
+        poke(nodes, record + WHOLE, n_integer)
     if scale > peek(nodes, record + SCALE):
         poke(nodes, record + SCALE, scale)
     if is_wide:
         poke(nodes, record + IS_WIDE, 1)
-    return place, at
+    return position, at
 
 
 @inner
-def _put_rare(walk: Any, place: int, at: int, head: int, record: int, odd: int, sizes: Any) -> Any:
+def _put_rare(walk: Any, position: int, at: int, head: int, record: int, odd: int, sizes: Any) -> Any:
     """Write the entries of a boolean, a NULL, or a set in JSON that is not compact."""
     rare()
     data = walk.data
     tag = head & TAG_BITS
     if tag in (BOOL, NULL):
-        place = skip_blank(data, place)
-        literal = read_literal(data, place)
+        position = skip_blank(data, position)
+        literal = read_literal(data, position)
         if literal < 0 or (tag == NULL and literal == 0):
             return -ERROR, at
-        place += 5 - literal
+        position += 5 - literal
         if odd > 0:
-            put(walk, at, ODD, odd << 32 | place)
+            put(walk, at, ODD, odd << 32 | position)
             at += ENTRY_WORDS
-        return place, put_value(walk, at, head, literal if tag == BOOL else 0, record)
+        return position, put_value(walk, at, head, literal if tag == BOOL else 0, record)
     put(walk, at, ODD, odd << 32)
-    at = put_value(walk, at + ENTRY_WORDS, head, place, record)
-    return _put_rest(walk, place, at, head - SS + IN_SET, record, sizes)
+    at = put_value(walk, at + ENTRY_WORDS, head, position, record)
+    return _put_remaining(walk, position, at, head - SS + IN_SET, record, sizes)
 
 
 @inner
 def _put_elements(
-    data: Any, marks: Any, nodes: Any, tape: Any, place: int, at: int, element: int, record: int, limit: int
+    data: Any, marks: Any, nodes: Any, tape: Any, position: int, at: int, element: int, record: int, limit: int
 ) -> Any:
     """Write the entries of a set's elements; return the positions after them, and whether the set is complete."""
     out_of_line()
     tag = (element & TAG_BITS) - IN_SET
     count = record + COUNTS + IN_SET + tag
-    while at <= limit and peek(data, place) == QUOTE:
-        stop = marked_end(marks, place + 1)
+    while at <= limit and peek(data, position) == QUOTE:
+        stop = marked_end(marks, position + 1)
         after = np.int64(load64(data, stop)) & _TWO_BYTES
         if after not in (_NEXT_ELEMENT, _LAST_ELEMENT):
             break
-        word, form = _simple_content(data, nodes, tag, place + 1, stop, record)
-        if form < 0:
+        word, encoding = _simple_content(data, nodes, tag, position + 1, stop, record)
+        if encoding < 0:
             break
-        poke(tape, at, element | form << FORM_BITS)
+        poke(tape, at, element | encoding << ENCODING_BITS)
         poke(tape, at + 1, word)
         at += ENTRY_WORDS
         poke(nodes, count, peek(nodes, count) + 1)
-        place = stop + 2
+        position = stop + 2
         if after == _LAST_ELEMENT:
             poke(tape, at, CLOSE)
-            poke(tape, at + 1, place)
-            return place, at + ENTRY_WORDS, True
-    return place, at, False
+            poke(tape, at + 1, position)
+            return position, at + ENTRY_WORDS, True
+    return position, at, False
 
 
 @inner
-def _put_rest(walk: Any, place: int, at: int, element: int, record: int, sizes: Any) -> Any:
+def _put_remaining(walk: Any, position: int, at: int, element: int, record: int, sizes: Any) -> Any:
     """Write the entries of the remaining elements of a set, in any JSON."""
     rare()
     data = walk.data
     # The position is after the opening bracket, or after a comma, which another element must follow.
-    is_before = peek(data, place - 1) == COMMA
-    place = skip_blank(data, place)
-    is_before = is_before or peek(data, place) != CLOSE_ARRAY
-    while is_before or peek(data, place) != CLOSE_ARRAY:
+    is_before = peek(data, position - 1) == COMMA
+    position = skip_blank(data, position)
+    is_before = is_before or peek(data, position) != CLOSE_ARRAY
+    while is_before or peek(data, position) != CLOSE_ARRAY:
         if at > sizes[3]:
             return -GROW_TAPE, at
         if not is_before:
-            if peek(data, place) != COMMA:
+            if peek(data, position) != COMMA:
                 return -ERROR, at
-            place = skip_blank(data, place + 1)
+            position = skip_blank(data, position + 1)
         is_before = False
-        if peek(data, place) != QUOTE:
+        if peek(data, position) != QUOTE:
             return -ERROR, at
-        place, at = _put_element(walk, place + 1, at, element, record)
-        if place < 0:
-            return place, at
-        place = skip_blank(data, place)
-    put(walk, at, CLOSE, place + 1)
-    return place + 1, at + ENTRY_WORDS
+        position, at = _put_element(walk, position + 1, at, element, record)
+        if position < 0:
+            return position, at
+        position = skip_blank(data, position)
+    put(walk, at, CLOSE, position + 1)
+    return position + 1, at + ENTRY_WORDS
 
 
 @inner
-def _put_element(walk: Any, place: int, at: int, element: int, record: int) -> Any:
+def _put_element(walk: Any, position: int, at: int, element: int, record: int) -> Any:
     """Write the entry of an element of a set: a text with escapes, or a number that is not canonical."""
     out_of_line()
     if element & TAG_BITS == IN_SET + N:
-        return _put_number(walk, place, at, element, record, 0)
-    start, length, place = read_text(walk.data, place, walk.state)
-    if place < 0:
-        return place, at
+        return _put_number(walk, position, at, element, record, 0)
+    start, length, position = read_text(walk.data, position, walk.state)
+    if position < 0:
+        return position, at
     n_bytes = length
     if element & TAG_BITS == IN_SET + B:
         if not is_base64(walk.data, start, length):
             return -ERROR, at
         n_bytes = decoded_length(walk.data, start, length)
     add_bytes(walk.nodes, record, n_bytes)
-    return place, put_value(walk, at, element, start << 32 | length, record)
+    return position, put_value(walk, at, element, start << 32 | length, record)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     AnyFraming: TypeAlias = Framing | Literal["column"]
     """In a column each text is an item, followed by a zero byte."""
 
-MOST_BYTES = (1 << 31) - 1
+MAX_BYTES = (1 << 31) - 1
 """Positions in the data, and Arrow's offsets of columns made of it, have 31 bits."""
 
 MAX_NODES = 1 << 18
@@ -97,10 +97,10 @@ class Walker:
     @property
     def place(self) -> int:
         """Return the position in the piece after the walked items."""
-        return int(self.walk.state[codes.PLACE]) - self.origin
+        return int(self.walk.state[codes.POSITION]) - self.origin
 
     @property
-    def is_inside(self) -> bool:
+    def is_inside_records(self) -> bool:
         """Return whether that position is within an array of records, where no document begins."""
         return bool(self.walk.state[codes.INSIDE] < 0)
 
@@ -109,12 +109,12 @@ class Walker:
         """Return whether the walk has too many paths to keep them for the next piece."""
         return bool(self.walk.state[codes.N_PATHS] > _MOST_PATHS)
 
-    def load(self, piece: memoryview | npt.NDArray[np.uint8], *, anew: bool = False) -> bool:
+    def load(self, piece: memoryview | npt.NDArray[np.uint8], *, in_new_array: bool = False) -> bool:
         """Copy the data to its array; return whether it is UTF-8.
 
         Parameters
         ----------
-        anew
+        in_new_array
             Whether the data gets a new array, which later pieces do not overwrite.
 
         Raises
@@ -122,19 +122,19 @@ class Walker:
         DecodeError
             With the space for unescaped texts, the data is too large for 31-bit positions.
         """
-        least = len(piece) + 3 * PAD
-        size = min(least + int(self._side_ratio * len(piece)) + PAD, MOST_BYTES)
-        if size < least:
-            raise DecodeError(f"{least} bytes to decode in one piece: decode the data in several pieces")
-        if anew or len(self.walk.data) < size:
-            data = memory.allocate(size if anew else min(size + size // 16, MOST_BYTES))
+        min_size = len(piece) + 3 * PAD
+        size = min(min_size + int(self._side_ratio * len(piece)) + PAD, MAX_BYTES)
+        if size < min_size:
+            raise DecodeError(f"{min_size} bytes are too many for one piece: decode the data in several pieces")
+        if in_new_array or len(self.walk.data) < size:
+            data = memory.allocate(size if in_new_array else min(size + size // 16, MAX_BYTES))
             self.walk = self.walk._replace(data=data, marks=memory.allocate(len(data) // 8 + PAD))
         if len(self.walk.tape) < len(piece) // _TAPE_RATIO:
             self.walk = self.walk._replace(tape=memory.allocate(len(piece) // _TAPE_RATIO * 8).view(np.int64))
         self.origin = (len(self.walk.data) - PAD - len(piece)) & ~7
         self._end = self.origin + len(piece)
         state = self.walk.state
-        state[codes.PLACE], state[codes.INSIDE] = self.origin, 0
+        state[codes.POSITION], state[codes.INSIDE] = self.origin, 0
         state[codes.UNESCAPED], state[codes.UNESCAPED_END] = 0, self.origin
         state[codes.ROWS], state[codes.TAPE] = 0, 0
         return load_utf8(piece, self.walk.data, self.origin, self.walk.marks)
