@@ -1,6 +1,7 @@
-"""Serve fakes for AWS over real HTTP: a fake DynamoDB with capacity and throttling, and moto's S3.
+"""Fake AWS services over real HTTP: a fake DynamoDB with capacity and throttling, and moto's S3.
 
-The fake evaluates no filters, and of expressions only what conditional writes, projections and key conditions need.
+The fake evaluates no filters. Of expressions, it supports only those of conditional writes, projections and key
+conditions.
 """
 
 from __future__ import annotations

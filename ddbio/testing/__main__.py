@@ -28,12 +28,12 @@ def main(arguments: list[str] | None = None) -> int:
         with _fake(asked) as fake:
             if asked.load is not None:
                 _load(fake, asked)
-            print(json.dumps({"endpoint_url": fake.endpoint_url}), flush=True)  # noqa: T201 - the one promised line
+            print(json.dumps({"endpoint_url": fake.endpoint_url}), flush=True)  # noqa: T201 - the documented output
             if asked.until_eof:
                 threading.Thread(target=_wait_for_eof, args=(stopped,), daemon=True).start()
             stopped.wait()
     except (DdbioError, OSError) as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201 - the one line of the error
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201 - the only line about the error
         return 1
     return 0
 

@@ -1,7 +1,7 @@
-"""Write small native exports for tests, like those of the service.
+"""Small native exports for tests, in the format of the service.
 
-They have what surprises readers: data files in random order, some of them empty, sets in random order, numbers in
-canonical form, keys in the manifest that begin at the root of a bucket.
+They contain the details that surprise readers: data files in random order, some of them empty, sets in random order,
+numbers in canonical form, and keys in the manifest that are relative to the root of the bucket.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FIRST_AT = datetime(2026, 11, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Change:
-    """Describe the change of one item in a window: ``new`` is None for a delete, ``old`` for an insert."""
+    """Change of one item in a window. ``new`` is None for a delete, ``old`` for an insert."""
 
     micros: int
     keys: Item
@@ -43,16 +43,16 @@ class Change:
 
 @dataclass
 class ExportWriter:
-    """Write the exports of one table under a folder, as S3 would hold them under a prefix.
+    """Writer of the exports of one table to a folder, with the layout that S3 has under a prefix.
 
     Attributes
     ----------
     folder
-        In place of bucket and prefix; each export makes ``AWSDynamoDB/<id>`` in it.
+        Replaces the bucket and the prefix. Each export creates ``AWSDynamoDB/<id>`` in it.
     files
-        Most data files with items.
+        Maximum number of data files with items.
     empty_files
-        Data files without items, like those of empty partitions.
+        Number of data files without items, like those of empty partitions.
     encoding
         ``DYNAMODB_JSON`` or ``ION``.
     seed
@@ -68,7 +68,7 @@ class ExportWriter:
     _written: int = field(default=0, init=False)
 
     def full(self, items: Iterable[Item]) -> Path:
-        """Write a full export of these items; return its folder."""
+        """Write a full export of the items and return its folder."""
         lines = [self._encoded({"Item": _stored(item, self._rng())}) for item in items]
         place, export_id = self._begin()
         entries = self._write_data(lines, place / "data", f"{PREFIX}/AWSDynamoDB/{export_id}/data")
@@ -76,7 +76,7 @@ class ExportWriter:
         return place
 
     def incremental(self, changes: Iterable[Change], *, view: View = "NEW_AND_OLD_IMAGES", hours: int = 1) -> Path:
-        """Write an incremental export of these changes; return its folder. All share one ``data`` folder."""
+        """Write an incremental export of the changes and return its folder. All exports share one ``data`` folder."""
         lines = [self._encoded(self._record(change, view)) for change in changes]
         place, export_id = self._begin()
         entries = self._write_data(lines, place.parent / "data", f"{PREFIX}/AWSDynamoDB/data")
@@ -133,7 +133,7 @@ class ExportWriter:
         name = f"{''.join(rng.choices('abcdefghijklmnopqrstuvwxyz234567', k=26))}.{ending}"
         data = gzip.compress(b"".join(lines), mtime=0)
         (folder / name).write_bytes(data)
-        etag = hashlib.md5(hashlib.md5(data).digest()).hexdigest()  # noqa: S324 - what the format has
+        etag = hashlib.md5(hashlib.md5(data).digest()).hexdigest()  # noqa: S324 - required by the format
         return {
             "itemCount": len(lines),
             "md5Checksum": _md5(data),
@@ -166,12 +166,12 @@ class ExportWriter:
             **kind,
         }
         put_manifest(place, "manifest-files", files)
-        # Written last: that it is there means that the export has completed.
+        # Written last: its existence means that the export has completed.
         put_manifest(place, "manifest-summary", _line(summary))
 
 
 def put_manifest(place: Path, name: str, data: bytes) -> None:
-    """Write a manifest and its checksum beside it."""
+    """Write a manifest and, next to it, its checksum."""
     (place / f"{name}.md5").write_text(_md5(data), encoding="ascii")
     (place / f"{name}.json").write_bytes(data)
 
@@ -202,7 +202,7 @@ def _line(value: dict[str, Any]) -> bytes:
 
 
 def _md5(data: bytes) -> str:
-    return base64.b64encode(hashlib.md5(data).digest()).decode()  # noqa: S324 - what the format has
+    return base64.b64encode(hashlib.md5(data).digest()).decode()  # noqa: S324 - required by the format
 
 
 def _time(instant: datetime) -> str:

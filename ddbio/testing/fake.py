@@ -1,4 +1,4 @@
-"""Run the fake DynamoDB on the loopback interface, in threads of this process or in a process of its own."""
+"""The fake DynamoDB on the loopback interface, in threads of this process or in a separate process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _LEAST = {
 
 
 class ChildServer:
-    """Hold one running ``python -m ddbio.testing``; it also ends when this process does."""
+    """One running ``python -m ddbio.testing``. It also ends when this process ends."""
 
     def __init__(self, flags: Mapping[str, float | str | None], faults: Faults) -> None:
         arguments = [f"--{name}={value}" for name, value in flags.items() if value is not None]
@@ -81,11 +81,11 @@ class ChildServer:
         return [(at, read, write) for at, read, write in self._call("GET", "consumed" + query)]
 
     def requests(self) -> dict[str, int]:
-        """Return how often each operation was called."""
+        """Return the number of calls of each operation."""
         return dict(self._call("GET", "requests"))
 
     def faulted(self) -> dict[str, int]:
-        """Return how often each fault happened."""
+        """Return the number of times that each fault happened."""
         return dict(self._call("GET", "faulted"))
 
     def pass_time(self, seconds: float) -> None:
@@ -93,7 +93,7 @@ class ChildServer:
         self._call("POST", "pass?" + urlencode({"seconds": seconds}))
 
     def expire(self, table: str) -> int:
-        """Delete the items whose time to live has passed; return their number."""
+        """Delete the items whose time to live has expired and return their number."""
         return int(self._call("POST", "expire?" + urlencode({"table": table}))["items"])
 
     def split_shards(self, table: str, into: int = 2) -> None:
@@ -101,7 +101,7 @@ class ChildServer:
         self._call("POST", "split?" + urlencode({"table": table, "into": into}))
 
     def trim_stream(self, table: str, age_seconds: float = 0.0) -> None:
-        """Forget old records of a table's stream."""
+        """Delete old records of a table's stream."""
         self._call("POST", "trim?" + urlencode({"table": table, "seconds": age_seconds}))
 
     def _call(self, method: str, path: str, body: bytes | None = None) -> Any:
@@ -135,7 +135,7 @@ def _raised(result: Mapping[str, Any]) -> DdbioError:
 
 
 class _ThreadServer:
-    """Serve from threads of this process."""
+    """Server in threads of this process."""
 
     def __init__(self, service: Service, port: int, upstream: Upstream | None = None) -> None:
         self._service = service
@@ -159,31 +159,31 @@ class _ThreadServer:
 
 @dataclass(kw_only=True)
 class FakeDynamoDB:
-    """Serve DynamoDB's API on 127.0.0.1, with capacity and throttling, while the context is open.
+    """Server of DynamoDB's API on 127.0.0.1, with capacity and throttling, while the context is open.
 
     Attributes
     ----------
     port
-        The port; 0 takes a free one.
+        The port. 0 takes a free one.
     rcu, wcu
-        Units per second of tables without numbers of their own. Without these either, a loaded table is unlimited, and
-        a created table is limited by its partitions alone.
+        Units per second of tables that do not set their own. If they are unset, a loaded table is unlimited, and a
+        created table is limited by its partitions only.
     latency_seconds
-        Delay of every reply; other connections are not delayed by it.
+        Delay of every reply. It does not delay other connections.
     partitions
-        Physical partitions of an on-demand table; each serves 3,000 read and 1,000 write units per second.
+        Physical partitions of an on-demand table. Each serves 3,000 read and 1,000 write units per second.
     burst_seconds
-        How many seconds of unused capacity a table saves.
+        Seconds of unused capacity that a table saves.
     burst_at_creation
-        How many of these seconds a new table begins with; None is one second for on-demand tables, and none for others.
+        Seconds of saved capacity of a new table. None is one second for on-demand tables and zero for others.
     faults
-        What goes wrong: unprocessed items of batches, errors, resets, storms of throttling.
+        Injected faults: unprocessed items of batches, errors, resets, storms of throttling.
     proxy
-        An endpoint to which requests are passed on; the fake then adds capacity and faults and holds no items.
+        Endpoint to which requests are forwarded. The fake then adds capacity and faults and holds no items.
     export_to
         The S3 endpoint, or the folder with buckets as folders, to which ExportTableToPointInTime writes.
     job_seconds
-        How long an export, import, bulk put, backup or restore runs, by the server's wall clock.
+        Duration of an export, import, bulk put, backup or restore by the server's wall clock.
     process
         Whether to serve from a separate process, so that a benchmark measures only its client.
     """
@@ -211,7 +211,7 @@ class FakeDynamoDB:
             raise OptionError(f"port is {self.port}: give at most {_LAST_PORT}, or 0 for a free one")
 
     def start(self) -> Self:
-        """Begin to serve."""
+        """Start to serve."""
         if self._running is None:
             self._running = ChildServer(self._flags(), self.faults) if self.process else self._in_thread()
         return self
@@ -236,12 +236,12 @@ class FakeDynamoDB:
         return self._server.endpoint_url
 
     def load(self, table: str, items: Items, key: str) -> int:
-        """Put items into a table at once, outside any capacity, and return their number.
+        """Put items into a table immediately, without consuming capacity, and return their number.
 
         Parameters
         ----------
         table
-            The table's name; it is made from ``key`` when it does not exist.
+            The table's name. The table is created from ``key`` if it does not exist.
         items
             Lines of DynamoDB JSON as bytes, or an iterable of lines or items; each bare or as ``{"Item": {…}}``.
         key
@@ -250,45 +250,50 @@ class FakeDynamoDB:
         Raises
         ------
         DecodeError
-            An item is not DynamoDB JSON, or the service would not store it; the items before it stay.
+            An item is not DynamoDB JSON, or the service would not store it. The items before it stay.
         OptionError
             The key or the table's name is malformed.
         """
         return self._server.load(table, items, key)
 
     def consumed(self, table: str | None = None) -> list[tuple[float, float, float]]:
-        """Return ``(t_seconds, read_units, write_units)`` of every 100 ms in which something was consumed.
+        """Return ``(t_seconds, read_units, write_units)`` of every 100 ms in which units were consumed.
 
-        ``t_seconds`` is the beginning of the interval, counted from the server's start; rows ascend by it. Units are
-        stamped when a request was admitted. Indexes count as their table; without a name all tables are summed.
+        ``t_seconds`` is the start of the interval, counted from the server's start; rows are sorted by it. Units count
+        at the
+        time when the request was admitted. Units of indexes count for their table. Without a table name, all tables are
+        summed.
         """
         return self._server.consumed(table)
 
     def requests(self) -> dict[str, int]:
-        """Return how often each operation was called, including refused calls."""
+        """Return the number of calls of each operation, including refused calls."""
         return self._server.requests()
 
     def faulted(self) -> dict[str, int]:
-        """Return how often each fault happened, and how many items of batches were left unprocessed."""
+        """Return the number of times that each fault happened, and the number of unprocessed items of batches."""
         return self._server.faulted()
 
     def pass_time(self, seconds: float) -> None:
-        """Advance the server's wall clock: timestamps of writes and ends of jobs are as if the time had passed.
+        """Advance the server's wall clock: timestamps of writes and ends of jobs move as if the time had passed.
 
-        Capacity and latency go by real time.
+        Capacity and latency use real time.
         """
         self._server.pass_time(seconds)
 
     def expire(self, table: str) -> int:
-        """Delete the items of a table whose time to live has passed, as the service does, and return their number."""
+        """Delete the items of a table whose time to live has expired, as the service does, and return their number."""
         return self._server.expire(table)
 
     def split_shards(self, table: str, into: int = 2) -> None:
-        """Close the open shards of a table's stream, and open so many children of each."""
+        """Close the open shards of a table's stream, and open ``into`` children of each."""
         self._server.split_shards(table, into)
 
     def trim_stream(self, table: str, age_seconds: float = 0.0) -> None:
-        """Forget the records of a table's stream that are at least so old; the stream itself forgets after a day."""
+        """Delete the records of a table's stream of at least this age.
+
+        The stream itself deletes records after one day.
+        """
         self._server.trim_stream(table, age_seconds)
 
     @property

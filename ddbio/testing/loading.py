@@ -1,4 +1,4 @@
-"""Load items of DynamoDB JSON into a table at once, without consuming capacity; a line that is no item is an error."""
+"""Load of DynamoDB JSON items into a table, immediately and without capacity. A line that is no item is an error."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _MAX_VERBATIM_BYTES = 65_535
 
 
 def parse_key(text: str) -> KeySchema:
-    """Return the key in ``pk[:S][,sk[:S]]``; the type is S unless N or B is said.
+    """Return the key in ``pk[:S][,sk[:S]]``. The default type is S.
 
     Raises
     ------
     OptionError
-        The text is of another form.
+        The text has a different syntax.
     """
     parts = [part.rpartition(":") if ":" in part else (part, ":", "S") for part in text.split(",")]
     if len(parts) > _LONGEST_KEY or any(not name or tag not in KEY_TAGS for name, _, tag in parts):
@@ -46,7 +46,7 @@ def parse_key(text: str) -> KeySchema:
 
 
 def load(database: Database, name: str, items: Items, key: str) -> int:
-    """Put items into a table, which is made from ``key`` if there is none; return their number.
+    """Put items into a table and return their number. The table is created from ``key`` if it does not exist.
 
     Raises
     ------
@@ -93,9 +93,10 @@ def _stored(parsed: Any) -> tuple[Item, Stored]:
 
 
 def _verbatim(line: Any, item: Any) -> tuple[Item, Stored] | None:
-    """Return an item whose line is already what the service would send, or None if that is not certain.
+    """Return an item whose line is already the service's encoding, or None if that is not certain.
 
-    Without escapes, a flat item has one compact form: a line of just its length can hold no blank and no name twice.
+    Without escapes, a flat item has one compact encoding: a line of exactly its length has no blank and no duplicate
+    name.
     """
     if type(line) is not bytes or type(item) is not dict or not line.isascii() or b"\\" in line:
         return None
@@ -116,13 +117,13 @@ def _verbatim(line: Any, item: Any) -> tuple[Item, Stored] | None:
 
 @lru_cache(maxsize=1 << 16)
 def _number_size_bytes(text: str) -> int:
-    """Return the size of a number; one that is not in canonical form counts as too large to be taken verbatim."""
+    """Return the size of a number. A number that is not canonical counts as too large to be used verbatim."""
     canonical = canonical_value({"N": text})
     return number_bytes(text) if canonical["N"] == text else MAX_ITEM_BYTES
 
 
 def _unwrapped(parsed: Any, partition_name: str) -> Any:
-    """Return the item in an export's ``{"Item": {…}}``; a bare item has its key at the top."""
+    """Return the item in an export's ``{"Item": {…}}``. A bare item has its key at the top."""
     is_wrapped = type(parsed) is dict and len(parsed) == 1 and "Item" in parsed and partition_name != "Item"
     return parsed["Item"] if is_wrapped else parsed
 

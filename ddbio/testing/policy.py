@@ -1,7 +1,7 @@
-"""Put an IAM policy in front of endpoints: what it does not allow is refused, in the words of the service.
+"""Proxy that enforces an IAM policy on endpoints, with the service's error messages.
 
-Each request stands for the permissions that the service checks: of a table, an index, a stream, a bucket or its keys,
-of the key that encrypts an object, and of what the service does in the caller's name.
+Each request needs the permissions that the service checks: of a table, an index, a stream, a bucket or its keys, of the
+key that encrypts an object, and of the service's own calls in the caller's name.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _OF_BUCKETS = {
 _EXPORTED = ("s3:PutObject", "s3:PutObjectAcl", "s3:AbortMultipartUpload")
 # https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazondynamodb.html
 _OF_ALL = frozenset({"ListExports", "ListImports", "ListBackups", "ListTables", "DescribeLimits", "ListBulkOperations"})
-# Those that see items; others work on an encrypted table without its key.
+# Operations that read or write items; the others work on an encrypted table without its key.
 _OF_ITEMS = frozenset(
     {"BatchGetItem", "BatchWriteItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem"}
 )
-# The member that lists the statements; None is the request itself.
+# The member with the statements. None: the request itself is the statement.
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-iam.html
 _OF_STATEMENTS = {
     "BatchExecuteStatement": "Statements",
@@ -70,14 +70,14 @@ _ARN_MEMBERS = ("StreamArn", "ExportArn", "ImportArn", "BackupArn", "BulkOperati
 
 @dataclass(frozen=True)
 class Permission:
-    """Name one permission that a request takes.
+    """A permission that a request needs.
 
     Attributes
     ----------
     action, resource
         As in policies.
     context
-        The keys of conditions that the request has.
+        The condition keys of the request.
     """
 
     action: str
@@ -86,30 +86,31 @@ class Permission:
 
 
 class PolicyProxy:
-    """Pass requests on to endpoints as far as a policy allows them, while the context is open.
+    """Proxy that forwards the requests that a policy allows to endpoints, while the context is open.
 
     Parameters
     ----------
     upstreams
-        The endpoint of each service, as its requests are signed: ``dynamodb``, ``s3``, ``kinesis``, ``glue``,
-        ``monitoring``, ``sts``.
+        The endpoint of each service, by the service name in the signature of requests: ``dynamodb``, ``s3``,
+        ``kinesis``,
+        ``glue``, ``monitoring``, ``sts``.
     policy
-        The policy of the caller, as IAM takes it; None allows everything.
+        The policy of the caller, in IAM's format. None allows everything.
     account
         The account of all resources.
     bucket_key, table_key
-        KMS keys by which the buckets encrypt objects, and the tables items, if they have such.
+        KMS keys that encrypt the objects of the buckets and the items of the tables, or None.
     vpc_endpoint
-        The VPC endpoint by which requests come.
+        The VPC endpoint that requests come from.
 
     Attributes
     ----------
     endpoint_url
         The address of all services.
     asked
-        The permissions that requests took, in their order.
+        The permissions that requests needed, in order.
     denied
-        Those that were refused.
+        The permissions that were refused.
     """
 
     def __init__(
@@ -127,11 +128,11 @@ class PolicyProxy:
         self.denied: list[Permission] = []
         self.account, self.bucket_key, self.table_key, self.vpc_endpoint = account, bucket_key, table_key, vpc_endpoint
         self._upstreams = {service: Upstream(url) for service, url in upstreams.items()}
-        # Keys of uploads and objects, by what S3 has said of them.
+        # KMS keys of uploads, from S3's replies.
         self._upload_keys: dict[str, str] = {}
 
     def __enter__(self) -> Self:
-        """Begin to listen on the loopback interface."""
+        """Start to listen on the loopback interface."""
         self._server = Server(self._answer)
         self.endpoint_url = f"http://{LOOPBACK}:{self._server.port}"
         return self
@@ -193,7 +194,7 @@ class PolicyProxy:
             return _denial("s3", denied, has_body=request.method != "HEAD")
         reply = self._upstreams["s3"].send(request)
         if reply.status == _NOT_FOUND and key and request.method in {"GET", "HEAD"}:
-            # https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html: who may not list is not told.
+            # https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html: 404 needs the permission to list.
             denied = self._refused([Permission("s3:ListBucket", f"arn:aws:s3:::{bucket}")])
             return reply if denied is None else _denial("s3", denied, has_body=request.method != "HEAD")
         headers = {name.lower(): value for name, value in reply.headers.items()}
@@ -210,7 +211,7 @@ class PolicyProxy:
     def _of_s3(
         self, request: HttpRequest, bucket: str, key: str, query: Mapping[str, str], region: str
     ) -> Iterator[Permission]:
-        """Yield the permissions of a request to S3 that can be told before it is answered."""
+        """Yield the permissions of a request to S3 that are known before its reply."""
         whole, each = f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/{key}"
         if not key:
             if told := [action for name, action in _OF_BUCKETS.items() if name in query]:
@@ -227,7 +228,7 @@ class PolicyProxy:
             yield from self._of_write(request, each, query, region)
 
     def _of_write(self, request: HttpRequest, each: str, query: Mapping[str, str], region: str) -> Iterator[Permission]:
-        """Yield the permissions of a request that writes an object, or a part of it."""
+        """Yield the permissions of a request that writes an object or a part."""
         yield Permission("s3:PutObject", each)
         for header, action in _WITH_HEADERS.items():
             if header in request.headers:
@@ -235,7 +236,7 @@ class PolicyProxy:
         if source := request.headers.get("x-amz-copy-source"):
             yield Permission("s3:GetObject", f"arn:aws:s3:::{unquote(source).lstrip('/')}")
         if "uploadId" in query:
-            # Parts are read again to be joined.
+            # S3 reads the parts again to join them.
             # https://docs.aws.amazon.com/AmazonS3/latest/userguide/mpuoverview.html
             if (found := self._upload_keys.get(query["uploadId"])) is not None:
                 yield self._kms("kms:Decrypt", found, region)
@@ -267,7 +268,7 @@ class PolicyProxy:
             case "dynamodb":
                 permissions = self._of_partiql if operation in _OF_STATEMENTS else self._of_dynamodb
                 needed = list(permissions(operation, members, place, region))
-                # A request of which nothing is known takes its own permission for everything.
+                # A request without a known resource needs its own permission for everything.
                 yield from needed or [Permission(f"dynamodb:{operation}", "*")]
             case "kinesis":
                 arn = members.get("ConsumerARN") or members.get("StreamARN")
@@ -316,14 +317,14 @@ class PolicyProxy:
             if members.get(name):
                 yield Permission(action, members[name])
         if operation == "GetRecords":
-            # An iterator begins with the ARN of its stream, as the service's do.
+            # An iterator starts with the ARN of its stream, as in the service.
             yield Permission(action, members["ShardIterator"].partition("|")[0])
         if operation == "ListStreams":
             yield Permission(action, "*")
         yield from self._by_the_service(operation, members, arn_of, region)
 
     def _of_partiql(self, operation: str, members: Mapping[str, Any], place: str, region: str) -> Iterator[Permission]:
-        """Yield the permissions of statements, which the name of the operation does not tell."""
+        """Yield the permissions of statements, which do not follow from the operation's name."""
         for statement in _statements(operation, members):
             index = "" if statement.index is None else f"/index/{statement.index}"
             table = statement.table if statement.table.startswith("arn:") else f"{place}:table/{statement.table}"
@@ -334,7 +335,7 @@ class PolicyProxy:
     def _by_the_service(
         self, operation: str, members: Mapping[str, Any], arn_of: Any, region: str
     ) -> Iterator[Permission]:
-        """Yield what DynamoDB does in the name of the caller, and what it makes."""
+        """Yield the permissions of DynamoDB's own calls in the caller's name, and of the resources it creates."""
         via = {"aws:ViaAWSService": "true"}
         if operation == "ExportTableToPointInTime":
             if self.table_key:
@@ -361,7 +362,7 @@ class PolicyProxy:
         yield from self._of_tables(operation, members, arn_of, region)
 
     def _of_tables(self, operation: str, members: Mapping[str, Any], arn_of: Any, region: str) -> Iterator[Permission]:
-        """Yield what making a table takes."""
+        """Yield the permissions to create a table."""
         via = {"aws:ViaAWSService": "true"}
         if operation == "ImportTable":
             yield Permission("dynamodb:ImportTable", arn_of(members["TableCreationParameters"]["TableName"]))
@@ -381,7 +382,7 @@ class PolicyProxy:
 
 
 def _statements(operation: str, members: Mapping[str, Any]) -> list[Statement]:
-    """Return the PartiQL statements of a request, or none of them if one cannot be read."""
+    """Return the PartiQL statements of a request. The list is empty if one of them does not parse."""
     member = _OF_STATEMENTS[operation]
     try:
         listed = [members] if member is None else members[member]
@@ -412,7 +413,7 @@ def _matches(pattern: str, text: str) -> bool:
 
 
 def _covers(pattern: str, resource: str) -> bool:
-    """Return whether a pattern has a resource, which may be all keys of a prefix itself."""
+    """Return whether a pattern covers a resource. The resource may itself be a prefix with ``*``."""
     return pattern == resource or _matches(pattern, resource)
 
 

@@ -1,7 +1,8 @@
-"""Price items and requests by the rules of AWS's developer guide.
+"""Prices of items and requests by the rules of AWS's developer guide.
 
-The rules are written down here a second time. Nothing comes from :mod:`ddbio.items.capacity`, so that a mistake in one
-of the two shows when a test compares them.
+The rules are implemented a second time here. Nothing comes from :mod:`ddbio.items.capacity`, so that a mistake in one
+of
+the two shows when a test compares them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _KIB = 1024
 
 
 def read_units(size_bytes: int, *, consistent: bool) -> float:
-    """Return the units of one read: one for each 4 KiB begun, at least one, and half of them if eventually consistent.
+    """Return the units of one read: one per started 4 KiB, at least one, and half if eventually consistent.
 
     References
     ----------
@@ -29,7 +30,7 @@ def read_units(size_bytes: int, *, consistent: bool) -> float:
 
 
 def write_units(size_bytes: int) -> float:
-    """Return the units of one write: one for each KiB begun; to delete what is not there costs one as well.
+    """Return the units of one write: one per started KiB. The delete of a missing item also costs one.
 
     References
     ----------
@@ -39,7 +40,7 @@ def write_units(size_bytes: int) -> float:
 
 
 def item_bytes(item: Item) -> int:
-    """Return the size of an item: the UTF-8 of its names, and its values.
+    """Return the size of an item: the UTF-8 bytes of its names, and its values.
 
     References
     ----------
@@ -64,14 +65,14 @@ def _value_bytes(value: AttributeValue) -> int:
         case "BOOL" | "NULL":
             return 1
         case "SS" | "NS" | "BS":
-            # No overhead of sets is published.
+            # The overhead of sets is not published.
             return sum(_value_bytes({tag[0]: element}) for element in content)
         case _:
             return _container_bytes(tag, content)
 
 
 def _container_bytes(tag: str, content: Any) -> int:
-    """Return the size of a list or map: 3 bytes, and each element with 1 byte more."""
+    """Return the size of a list or map: 3 bytes, plus each element and 1 byte per element."""
     elements = item_bytes(content) if tag == "M" else sum(map(_value_bytes, content))
     return 3 + elements + len(content)
 

@@ -1,9 +1,9 @@
-"""Put capacity and faults in front of another DynamoDB endpoint, which keeps the items.
+"""Capacity and faults in front of another DynamoDB endpoint, which stores the items.
 
-Requests are passed on with the host of the endpoint, which their signatures do not cover: it must not check them.
-They are priced by what passes through, items sent and items returned. The tables here are empty: they lend their keys,
-indexes and partitions. What a write replaces, and what a read passed over because of a filter or a projection, is not
-seen and therefore not billed.
+The proxy forwards requests with the host of the endpoint, which their signatures do not cover: the endpoint must not
+check signatures. The price of a request comes from its traffic: the items sent and returned. The tables here are empty
+and provide only keys, indexes and partitions. The proxy does not see, and does not bill, the item that a write replaces
+and the items that a filter or projection drops from a read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ddbio.testing.tables.table import Table
 
 _TIMEOUT_SECONDS = 60.0
-# Headers of one connection, which the next sender sets again; bodies are sent uncompressed.
+# Headers of one connection, which the next sender sets again. Bodies are sent uncompressed.
 _OWN_REQUEST_HEADERS = frozenset(
     {"accept-encoding", "connection", "content-encoding", "content-length", "expect", "host", "transfer-encoding"}
 )
@@ -56,7 +56,7 @@ _CHANGES_TABLES = frozenset({"CreateTable", "DeleteTable", "UpdateTable"})
 
 
 class Upstream:
-    """Hold the idle connections to one endpoint; safe for concurrent use."""
+    """Idle connections to one endpoint, safe for concurrent use."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -67,7 +67,7 @@ class Upstream:
         self._idle: list[HTTPConnection] = []
 
     def send(self, request: HttpRequest) -> HttpReply:
-        """Return the endpoint's reply; a connection that breaks resets the client's as well."""
+        """Return the endpoint's reply. If the connection breaks, the client's connection is also reset."""
         with self._lock:
             connection = self._idle.pop() if self._idle else self._connection()
         headers = {name: value for name, value in request.headers.items() if name not in _OWN_REQUEST_HEADERS}
@@ -83,13 +83,13 @@ class Upstream:
         else:
             with self._lock:
                 self._idle.append(connection)
-        # A HEAD has the length of what it does not send.
+        # The Content-Length of a HEAD is the length of the object, which is not sent.
         own = _OWN_REPLY_HEADERS - ({"content-length"} if request.method == "HEAD" else set())
         passed_on = {name: value for name, value in response.getheaders() if name.lower() not in own}
         return HttpReply(response.status, [body], passed_on)
 
     def stream(self, request: HttpRequest) -> HttpReply:
-        """Return the endpoint's reply, whose body is passed on as it comes."""
+        """Return the endpoint's reply, whose body is forwarded as it arrives."""
         connection = self._connection()
         connection.request(request.method, request.target, request.body, dict(request.headers))
         response = connection.getresponse()
@@ -117,7 +117,7 @@ class Upstream:
 
 
 def described_table(described: Mapping[str, Any], defaults: Defaults) -> Table:
-    """Return an empty table with the keys, indexes and numbers of a DescribeTable reply."""
+    """Return an empty table with the keys, indexes and throughput of a DescribeTable reply."""
     on_demand = (described.get("BillingModeSummary") or {}).get("BillingMode") == "PAY_PER_REQUEST"
     numbers = ("OnDemandThroughput",) if on_demand else ("ProvisionedThroughput",)
     billing = {"BillingMode": "PAY_PER_REQUEST"} if on_demand else {}
@@ -145,14 +145,14 @@ def write_draws(table: Table, operation: str, members: Mapping[str, Any]) -> lis
 
 
 def first_draw(table: Table, members: Mapping[str, Any]) -> Draw:
-    """Return a draw of no units in the partition where a read begins: that of its key or start key, else the first."""
+    """Return a draw of no units in the partition where a read starts: that of its key or start key, or the first."""
     key = members.get("Key") or members.get("ExclusiveStartKey") or {}
     resource, partition = _place(table, members.get("IndexName"), key)
     return Draw(resource, "Read", partition, 0.0)
 
 
 def read_draws(table: Table, members: Mapping[str, Any], items: Iterable[Item], *, rounds_each: bool) -> list[Draw]:
-    """Return the draws of the returned items, rounded up for each item or for each partition; no item costs a unit."""
+    """Return the draws of the returned items, rounded up per item or per partition. No items cost one unit."""
     consistent = bool(members.get("ConsistentRead"))
     name = members.get("IndexName")
     placed = [(_place(table, name, item), item_bytes(item)) for item in items]
@@ -178,7 +178,7 @@ def _place(table: Table, index_name: str | None, item: Item) -> tuple[str, int]:
 
 
 class ProxyService(Service):
-    """Answer by another endpoint's replies, once capacity and faults have let the request pass."""
+    """Service that answers with another endpoint's replies, after capacity and faults admit the request."""
 
     def __init__(self, database: Database, upstream: Upstream, latency_seconds: float = 0.0) -> None:
         super().__init__(database, latency_seconds)
@@ -223,7 +223,7 @@ class ProxyService(Service):
         try:
             draws = write_draws(table, name, members)
         except Refusal:
-            # The endpoint says what is wrong with it.
+            # The endpoint reports the error.
             return self._upstream.send(request)
         with self._lock:
             self.database.take(draws)
@@ -332,7 +332,7 @@ class ProxyService(Service):
 
 
 def _members(request: HttpRequest) -> dict[str, Any]:
-    """Return the members of a request, or none if its body is no JSON object: the endpoint refuses it."""
+    """Return the members of a request. It is empty if the body is no JSON object: the endpoint refuses that."""
     try:
         members = json.loads(request.body)
     except (ValueError, RecursionError):
@@ -341,7 +341,7 @@ def _members(request: HttpRequest) -> dict[str, Any]:
 
 
 def _table_names(members: dict[str, Any]) -> list[str]:
-    """Return the names of the tables whose capacity a request takes; transactions and statements name none here."""
+    """Return the names of the tables whose capacity a request consumes. Transactions and statements are ignored."""
     match members:
         case {"RequestItems": dict(items)}:
             return list(items)
@@ -369,7 +369,7 @@ _START_SECONDS = 60.0
 _STOP_SECONDS = 10.0
 
 
-# Moto looks whether an object is there and writes it in two steps: conditional requests wait for each other.
+# Moto checks whether an object exists and writes it in two steps: conditional requests must wait for each other.
 _SERVE_MOTO = """
 import threading
 from moto import server
@@ -385,7 +385,7 @@ server.main()
 
 
 class MotoServer:
-    """Serve moto's S3 (and its other services) over real HTTP while the context is open.
+    """Server of moto's S3 (and its other services) over real HTTP while the context is open.
 
     Attributes
     ----------
@@ -400,7 +400,7 @@ class MotoServer:
         self._reserved.bind((_LOOPBACK, 0))
         self._port: int = self._reserved.getsockname()[1]
         if sys.platform != "linux":
-            # While this socket is open, Linux gives the port to nobody who asks for a free one, and lets moto listen.
+            # While this socket is open, Linux never chooses its port as a free one, and moto can listen on it.
             self._reserved.close()
         self.endpoint_url = f"http://{_LOOPBACK}:{self._port}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -411,7 +411,7 @@ class MotoServer:
         Raises
         ------
         EndpointError
-            If it does not.
+            If it does not start.
         """
         command = [self._python, "-c", _SERVE_MOTO, "-H", _LOOPBACK, "-p", str(self._port)]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603 - ours

@@ -1,4 +1,4 @@
-"""Make the error replies with which DynamoDB refuses a request."""
+"""Error replies with which DynamoDB refuses a request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CORAL_VALIDATE = "com.amazon.coral.validate#"
 
 
 class Refusal(Exception):  # noqa: N818 - an answer of the service, not a failure of the fake
-    """Carry one error reply: its type, its text, its HTTP status and any further members."""
+    """One error reply: its type, its text, its HTTP status and any further members."""
 
     def __init__(self, kind: str, message: str | None = None, status: int = 400, **members: Any) -> None:
         super().__init__(kind, message, status, members)
@@ -33,7 +33,7 @@ def invalid(message: str) -> Refusal:
 
 
 def invalid_values(message: str) -> Refusal:
-    """Return the ValidationException that DynamoDB gives for values it does not accept."""
+    """Return DynamoDB's ValidationException for values that it does not accept."""
     return invalid("One or more parameter values were invalid: " + message)
 
 
@@ -44,12 +44,12 @@ def violations(problems: Sequence[str]) -> Refusal:
 
 
 def constraint(value: object, member: str, rule: str) -> Refusal:
-    """Return the ValidationException of one member that breaks its model's constraint."""
+    """Return the ValidationException of one member that breaks a constraint of the model."""
     return violations([f"Value '{value}' at '{member}' failed to satisfy constraint: Member must {rule}"])
 
 
 def constraint_of_map(shown: str, member: str, most: int) -> Refusal:
-    """Return the ValidationException of a map of lists, one of which is empty or too long."""
+    """Return the ValidationException of a map of lists if one of them is empty or too long."""
     rule = f"[Member must have length less than or equal to {most}, Member must have length greater than or equal to 1]"
     return violations(
         [f"Value '{shown}' at '{member}' failed to satisfy constraint: Map value must satisfy constraint: {rule}"]
@@ -57,7 +57,7 @@ def constraint_of_map(shown: str, member: str, most: int) -> Refusal:
 
 
 def required_parameter(name: str) -> Refusal:
-    """Return the ValidationException of a request without a parameter, where the model is not asked."""
+    """Return the ValidationException of a missing parameter that the service checks before the model."""
     return invalid(f"The parameter '{name}' is required but was not present in the request")
 
 
@@ -72,19 +72,19 @@ def malformed(message: str | None = None) -> Refusal:
 
 
 def unknown_operation(operation: str) -> Refusal:
-    """Return DynamoDB's own answer to an operation it does not know."""
+    """Return DynamoDB's reply to an unknown operation."""
     return Refusal(
         _CORAL_SERVICE + "UnknownOperationException", f"{operation or 'No operation'} is not served by ddbio.testing"
     )
 
 
 def unauthenticated() -> Refusal:
-    """Return the answer to a request without any credentials."""
+    """Return the reply to a request without credentials."""
     return Refusal(_CORAL_SERVICE + "MissingAuthenticationTokenException", "Request is missing Authentication Token")
 
 
 def bad_signature(message: str) -> Refusal:
-    """Return the answer to a signature that cannot belong to the request."""
+    """Return the reply to a signature that cannot belong to the request."""
     return Refusal(_CORAL_SERVICE + "InvalidSignatureException", message)
 
 
@@ -99,12 +99,12 @@ def access_denied(message: str) -> Refusal:
 
 
 def table_not_found(message: str) -> Refusal:
-    """Return the error of calls about backups for a missing table."""
+    """Return the TableNotFoundException of calls about backups."""
     return Refusal(_SERVICE + "TableNotFoundException", message)
 
 
 def service_refusal(code: str, message: str) -> Refusal:
-    """Return another of DynamoDB's own exceptions by its code."""
+    """Return another exception of DynamoDB by its code."""
     return Refusal(_SERVICE + code, message)
 
 
@@ -159,5 +159,5 @@ def throttled(reason: str, resource: str) -> Refusal:
 def broken(
     message: str = "The request processing has failed because of an unknown error", status: int = 500
 ) -> Refusal:
-    """Return DynamoDB's InternalServerError, or another HTTP-level refusal by its status."""
+    """Return DynamoDB's InternalServerError, or another refusal by its HTTP status."""
     return Refusal(_SERVICE + "InternalServerError", message, status)

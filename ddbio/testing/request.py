@@ -1,6 +1,6 @@
-"""Read the members of a request with their types and bounds, and attribute values in canonical form.
+"""Typed and bounded members of a request, and attribute values in canonical form.
 
-What DynamoDB would refuse is refused with its own error.
+Input that DynamoDB would refuse raises DynamoDB's own error.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TABLE_ARN = re.compile(r"arn:[^:]*:dynamodb:[^:]*:[^:]*:table/([^/]+)")
 
 
 def to_json(value: Any) -> bytes:
-    """Return compact JSON; text that is not UTF-8 is a SerializationException."""
+    """Return compact JSON. Text that is not UTF-8 raises a SerializationException."""
     try:
         return _encode(value).encode()
     except UnicodeEncodeError:
@@ -46,7 +46,7 @@ def to_json(value: Any) -> bytes:
 
 
 def stored_item(item: Any, too_large: str = "Item size has exceeded the maximum allowed size") -> tuple[Item, int]:
-    """Return an item as the service stores it, and its size in bytes; refuse what it would not store."""
+    """Return an item as the service stores it, and its size in bytes. Raise if the service would not store it."""
     canonical = _map(item, 0)
     try:
         size_bytes = item_bytes(canonical)
@@ -58,7 +58,7 @@ def stored_item(item: Any, too_large: str = "Item size has exceeded the maximum 
 
 
 def canonical_value(value: Any, depth: int = 1) -> AttributeValue:
-    """Return one attribute value in canonical form; refuse a value that is not exactly one known type."""
+    """Return one attribute value in canonical form. Raise if the value has not exactly one known type."""
     if type(value) is not dict:
         raise malformed()
     if len(value) != 1:
@@ -156,7 +156,7 @@ def _map(content: Any, depth: int) -> Item:
     for name, value in content.items():
         if not 0 < len(name) <= _SURELY_SHORT:
             check_name(name)
-        # Strings are most of most items, and need no second look.
+        # Most values are strings, which need no further check.
         is_string = type(value) is dict and len(value) == 1 and type(value.get("S")) is str
         canonical[name] = value if is_string else canonical_value(value, depth + 1)
     return canonical
@@ -171,7 +171,7 @@ def _check_depth(depth: int) -> None:
 
 
 def check_name(name: str) -> None:
-    """Refuse an attribute name that is empty or too long."""
+    """Raise if an attribute name is empty or too long."""
     if not name:
         raise invalid_values("Empty attribute name")
     if len(name.encode(errors="replace")) > MAX_NAME_BYTES:
@@ -193,14 +193,14 @@ _CANONICAL: dict[str, Callable[[Any, int], Any]] = {
 
 
 class Request:
-    """Hold the parsed body of one request.
+    """Parsed body of one request.
 
     Attributes
     ----------
     members
-        The members by their names.
+        The members by name.
     is_sent
-        Whether the client sent the expressions; the others are written from older parameters or a statement.
+        Whether the client sent the expressions. Otherwise they come from legacy parameters or a statement.
     """
 
     def __init__(self, members: dict[str, Any], *, is_sent: bool = True) -> None:
@@ -209,12 +209,12 @@ class Request:
 
     @classmethod
     def parse(cls, body: bytes) -> Request:
-        """Return the request in a body; refuse a body that is not one JSON object."""
+        """Return the request in a body. Raise if the body is not one JSON object."""
         try:
             text = body.decode()
             parsed = json.loads(text, parse_constant=_refuse_constant)
             if _SURROGATE.search(text):
-                # Half a surrogate pair has no UTF-8; the UnicodeEncodeError of such text is a ValueError.
+                # Half a surrogate pair has no UTF-8. The UnicodeEncodeError of such text is a ValueError.
                 json.dumps(parsed, ensure_ascii=False).encode()
         except (ValueError, RecursionError):
             raise malformed() from None
@@ -231,14 +231,14 @@ class Request:
         return value
 
     def text(self, name: str, choices: tuple[str, ...] | None = None) -> str | None:
-        """Return a string member, one of ``choices`` if they are given."""
+        """Return a string member. If ``choices`` is set, it must be one of them."""
         value = self._typed(name, str)
         if choices is not None and value is not None and value not in choices:
             raise constraint(value, _member(name), f"satisfy enum value set: [{', '.join(choices)}]")
         return value
 
     def boolean(self, name: str) -> bool:
-        """Return a boolean member; absent is false."""
+        """Return a boolean member. The default is false."""
         return bool(self._typed(name, bool))
 
     def integer(self, name: str, low: int | None = None, high: int | None = None) -> int | None:
@@ -261,7 +261,7 @@ class Request:
         return self._typed(name, list)
 
     def tags(self) -> dict[str, str]:
-        """Return the tags of the request by their keys."""
+        """Return the tags of the request by key."""
         tags = {}
         for tag in self.listing("Tags") or ():
             match tag:
@@ -272,14 +272,14 @@ class Request:
         return tags
 
     def required(self, name: str) -> Any:
-        """Return a member that must be there."""
+        """Return a required member."""
         value = self.members.get(name)
         if value is None:
             raise constraint_null(name)
         return value
 
     def table_name(self, name: str = "TableName") -> str:
-        """Return the table's name, which may be given as an ARN."""
+        """Return the table's name. The request may have its ARN instead."""
         self.required(name)
         return checked_name(self.text(name) or "", name)
 
@@ -298,7 +298,7 @@ def canonical_map(values: Any) -> Item:
 
 @lru_cache(maxsize=4096)
 def checked_name(text: str, member: str) -> str:
-    """Return the name in a table's name or ARN; refuse one that no table or index can have."""
+    """Return the name in a table's name or ARN. Raise if no table or index can have it."""
     problems = name_problems(text, _member(member), 1 if member == "TableName" else _SHORTEST_NAME)
     if problems:
         raise violations(problems)

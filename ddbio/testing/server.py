@@ -1,6 +1,6 @@
-"""Serve HTTP/1.1 on the loopback interface, with compressed replies and requests, one thread per connection.
+"""HTTP/1.1 server on the loopback interface, with compressed replies and requests, one thread per connection.
 
-Threads are used because checksums and sends of whole pages release the interpreter lock, and latency is a plain sleep.
+It uses threads because checksums and sends of large pages release the interpreter lock, and latency is a plain sleep.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 Chunks: TypeAlias = "list[bytes | memoryview]"
-"""The body of a reply in pieces, so that a page goes from the store to the socket without a copy."""
+"""The body of a reply in pieces, so that a page moves from the store to the socket without a copy."""
 
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-api
@@ -40,9 +40,9 @@ _BACKLOG = 512
 
 
 def reply_coding(accepted: str | None) -> str | None:
-    """Return the coding that an Accept-Encoding header asks for: gzip, deflate or none.
+    """Return the coding that an Accept-Encoding header requests: gzip, deflate or None.
 
-    The highest weight wins, then the first listed; ``*`` stands for gzip, a name beats it on a tie.
+    The highest weight wins, then the first in the list. ``*`` stands for gzip; a name wins over it at the same weight.
     """
     if not accepted:
         return None
@@ -83,7 +83,7 @@ def is_worth_compressing(chunks: Chunks) -> bool:
 
 
 def inflated(body: bytes, coding: str | None) -> bytes:
-    """Return a request's body without its Content-Encoding; a broken or too large stream is an HTTP 500."""
+    """Return a request's body without its Content-Encoding. A broken or too large stream is an HTTP 500."""
     if coding is None:
         return body
     inflate = _INFLATES.get(coding.strip().lower())
@@ -126,7 +126,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """Hold one request; header names are in lower case."""
+    """One request. Header names are in lower case."""
 
     method: str
     target: str
@@ -136,12 +136,12 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """Hold one reply; its length, checksum and date are added when it is sent.
+    """One reply. The server adds its length, checksum and date when it sends it.
 
     Attributes
     ----------
     events
-        Comes instead of the body, piece by piece; an empty piece is a look whether the client is still there.
+        Replaces the body, piece by piece. For an empty piece the server checks whether the client is still connected.
     """
 
     status: int
@@ -161,7 +161,7 @@ class _BadRequestError(Exception):
 
 
 class Server:
-    """Answer requests on a port of the loopback interface until it is stopped."""
+    """Server that answers requests on a port of the loopback interface until it is stopped."""
 
     def __init__(self, answer: Callable[[HttpRequest], HttpReply], port: int = 0) -> None:
         self._answer = answer
@@ -178,7 +178,7 @@ class Server:
         with self._lock:
             self._stopping = True
             open_connections = dict(self._connections)
-        # Closing a listener does not wake the thread that accepts from it, one last connection does.
+        # Closing a listener does not wake the thread that accepts from it. One last connection does.
         socket.create_connection((LOOPBACK, self.port)).close()
         self._acceptor.join()
         self._listener.close()
@@ -219,7 +219,7 @@ def _head(status: int, headers: dict[str, str]) -> bytes:
 
 
 class _Conversation:
-    """Read the requests of one connection and send their replies, in order."""
+    """Reader of the requests of one connection, which sends their replies in order."""
 
     def __init__(self, connection: socket.socket, answer: Callable[[HttpRequest], HttpReply]) -> None:
         self._connection = connection
@@ -357,7 +357,7 @@ class _Conversation:
         self._connection.sendall(b"0\r\n\r\n")
 
     def _is_closed(self) -> bool:
-        """Return whether the client has gone, or the server stops."""
+        """Return whether the client has disconnected or the server stops."""
         try:
             return not self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Answer HTTP requests as DynamoDB does; an operation that the fake lacks is refused with the service's error."""
+"""Answers to HTTP requests like DynamoDB's. An unsupported operation gets the service's error."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ _LOOK_SECONDS = 0.02
 
 
 class Service:
-    """Answer requests to one database, one operation at a time."""
+    """Service of one database that runs one operation at a time."""
 
     def __init__(self, database: Database, latency_seconds: float = 0.0) -> None:
         self.database = database
@@ -198,7 +198,7 @@ class Service:
         return HttpReply(200, reply if isinstance(reply, list) else [to_json(reply)], _json_of(request))
 
     def _events(self, subscription: Subscription) -> Iterator[bytes]:
-        """Yield the events of a subscription as they come, and nothing while there are none."""
+        """Yield the events of a subscription as they arrive, and nothing while there are none."""
         yield initial_response()
         while not subscription.has_ended:
             with self._lock:
@@ -208,7 +208,7 @@ class Service:
                 time.sleep(_LOOK_SECONDS)
 
     def _begin(self, name: str) -> FaultKind | None:
-        """Count a request and return the fault that happens once it is carried out; the lock must be held."""
+        """Count a request and return the fault that happens after its execution. The lock must be held."""
         self.database.consumption.requests[name] += 1
         fault = self.database.fault_injector.draw(name)
         if fault in {"error_before", "reset_before"}:
@@ -216,7 +216,7 @@ class Service:
         return fault
 
     def load(self, table: str, lines: Any, key: str) -> int:
-        """Load items into a table, which is made if there is none; return their number."""
+        """Load items into a table and return their number. The table is created if it does not exist."""
         with self._lock:
             return load(self.database, table, lines, key)
 
@@ -226,12 +226,12 @@ class Service:
             return self.database.consumption.consumed(table)
 
     def requests(self) -> dict[str, int]:
-        """Return how often each operation was called."""
+        """Return the number of calls of each operation."""
         with self._lock:
             return dict(self.database.consumption.requests)
 
     def faulted(self) -> dict[str, int]:
-        """Return how often each fault happened."""
+        """Return the number of times that each fault happened."""
         with self._lock:
             return dict(self.database.fault_injector.counts)
 
@@ -241,17 +241,17 @@ class Service:
             self.database.wall_clock.advance(seconds)
 
     def expire(self, table: str) -> int:
-        """Delete the items of a table whose time to live has passed; return their number."""
+        """Delete the items of a table whose time to live has expired and return their number."""
         with self._lock:
             return expire_items(self.database, table)
 
     def split_shards(self, table: str, into: int = 2) -> None:
-        """Close the open shards of a table's stream, and open so many children of each."""
+        """Close the open shards of a table's stream, and open ``into`` children of each."""
         with self._lock:
             self._stream(table).split(into)
 
     def trim_stream(self, table: str, age_seconds: float = 0.0) -> None:
-        """Forget records of a table's stream of at least an age."""
+        """Delete records of a table's stream of at least this age."""
         with self._lock:
             self._stream(table).trim(age_seconds)
 
@@ -298,7 +298,7 @@ class Service:
 
 
 def _json_of(request: HttpRequest) -> dict[str, str]:
-    """Return the header of the JSON that a service speaks."""
+    """Return the Content-Type header of the service's JSON."""
     return _KINESIS_JSON if request.headers.get("x-amz-target", "").startswith(_KINESIS) else AMZ_JSON
 
 

@@ -1,7 +1,7 @@
-"""Check the members of requests before their operations run, in the order of the service.
+"""Checks of the members of requests before their operations run, in the order of the service.
 
-First comes the name of the table, then every other constraint of the service's model, all in one answer, then the
-combinations of expressions with the older parameters.
+First comes the name of the table, then every other constraint of the service's model, all in one reply, then the
+combinations of expressions with legacy parameters.
 
 References
 ----------
@@ -31,22 +31,22 @@ _EXPRESSIONS = (
 
 
 class Rule(NamedTuple):
-    """Hold one constraint of the service's model.
+    """One constraint of the service's model.
 
     Attributes
     ----------
     path
-        The members that lead to the value; ``*`` is every element of a list.
+        The members that lead to the value. ``*`` is every element of a list.
     choices
-        The values that the member can have.
+        The allowed values of the member.
     least, most
         Bounds of a number, or of the length of a text or list.
     shape
-        The type of a list's elements, by which the service shows them.
+        The type of a list's elements, which the service shows in messages.
     is_required
-        Whether the member must be there.
+        Whether the member is required.
     hides_value
-        Whether the service's message begins with the member as sent, without its value.
+        Whether the service's message shows the member as sent, without its value.
     """
 
     path: str
@@ -58,7 +58,7 @@ class Rule(NamedTuple):
     hides_value: bool = False
 
     def is_kept(self, members: dict[str, Any]) -> bool:
-        """Return whether a request keeps this constraint."""
+        """Return whether a request satisfies this constraint."""
         if "." in self.path:
             return members.get(self.path.partition(".")[0]) is None or not any(self.problems(members))
         value = members.get(self.path)
@@ -96,7 +96,7 @@ class Rule(NamedTuple):
 
 
 def _values(value: Any, steps: list[str], place: str) -> Iterator[tuple[str, Any]]:
-    """Yield the values at a path, each with its place as the service writes it."""
+    """Yield the values at a path, each with its path in the service's notation."""
     if not steps:
         yield place, value
         return
@@ -110,7 +110,7 @@ def _values(value: Any, steps: list[str], place: str) -> Iterator[tuple[str, Any
 
 
 def shown_value(value: Any, shape: str = "") -> str:
-    """Return a value as the service shows it in messages."""
+    """Return a value in the notation of the service's messages."""
     if type(value) is list:
         return f"[{', '.join(shown_value(element, shape) for element in value)}]"
     if type(value) is dict and shape:
@@ -213,7 +213,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
         Rule("TimeToLiveSpecification.AttributeName", least=1, most=255),
     ),
 }
-# The operations on items say of a missing name what the model says; the others have a text of their own.
+# For a missing name, the operations on items return the model's message. The others have their own text.
 _OF_ITEMS = frozenset({"DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem"})
 _OF_TABLES = frozenset({"CreateTable", "DeleteTable", "DescribeTable", "UpdateTable"})
 _SHORTEST_NAME, _SHORTEST_NEW_NAME = 1, 3
@@ -223,7 +223,7 @@ _REQUIRED = {
     operation: tuple(rule.path for rule in rules if rule.is_required and "." not in rule.path)
     for operation, rules in _RULES.items()
 }
-# By the member at which a path begins, so that a request pays only for the members that it has.
+# By the first member of the path, so that a request pays only for its own members.
 _BY_MEMBER = {
     operation: {
         name: tuple(rule for rule in rules if rule.path.partition(".")[0] == name)
@@ -234,7 +234,7 @@ _BY_MEMBER = {
 
 
 def _are_kept(operation: str, members: dict[str, Any]) -> bool:
-    """Return whether a request keeps all constraints of its operation."""
+    """Return whether a request satisfies all constraints of its operation."""
     by_member = _BY_MEMBER.get(operation)
     if by_member is None:
         return True
@@ -246,7 +246,7 @@ def _are_kept(operation: str, members: dict[str, Any]) -> bool:
 
 
 def validated(operation: str, request: Request) -> Request:
-    """Return a request whose older parameters have become expressions; refuse one that breaks a constraint."""
+    """Return a request with legacy parameters converted to expressions. Raise if a constraint is broken."""
     members = request.members
     if operation in _OF_ITEMS or operation in _OF_TABLES:
         _check_table_name(operation, members)

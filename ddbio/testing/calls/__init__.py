@@ -1,1 +1,1 @@
-"""Answer the operations of the service, one module for each family."""
+"""The operations of the service, one module per family."""

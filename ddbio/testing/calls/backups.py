@@ -1,4 +1,4 @@
-"""Answer the calls for on-demand backups, and for restores from a backup or to a point in time.
+"""Calls for on-demand backups, and for restores from a backup or to a point in time.
 
 A restore takes no overrides of the table's definition.
 """
@@ -57,7 +57,7 @@ def delete_backup(database: Database, request: Request) -> dict[str, Any]:
 
 
 def list_backups(database: Database, request: Request) -> dict[str, Any]:
-    """List backups, of one table or of all, the oldest first."""
+    """List backups of one table or of all tables, the oldest first."""
     table = request.table_name() if "TableName" in request.members else None
     limit = request.integer("Limit", 1, _MAX_LISTED) or _MAX_LISTED
     after = request.text("ExclusiveStartBackupArn")
@@ -75,7 +75,7 @@ def list_backups(database: Database, request: Request) -> dict[str, Any]:
 
 
 def restore_backup(database: Database, request: Request) -> dict[str, Any]:
-    """Make a table from a backup."""
+    """Create a table from a backup."""
     backup = _backup(database, request)
     if database.wall_clock.now() < backup.ready_at:
         raise service_refusal("BackupInUseException", f"Backup is being created: {backup.arn}")
@@ -84,7 +84,7 @@ def restore_backup(database: Database, request: Request) -> dict[str, Any]:
 
 
 def restore_to_point_in_time(database: Database, request: Request) -> dict[str, Any]:
-    """Make a table from the state of another table at a time."""
+    """Create a table from the state of another table at a time."""
     member = "SourceTableArn" if "SourceTableArn" in request.members else "SourceTableName"
     table = _table(database, request.table_name(member))
     if table.journal is None or table.recovery is None:
@@ -116,7 +116,7 @@ def _restored(
 
 
 def _like(source: Table, name: str) -> Table:
-    """Return an empty table with the same definition; time to live and recovery are not restored."""
+    """Return an empty table with the same definition. Time to live and recovery are not restored."""
     arn = f"{source.arn.rpartition('/')[0]}/{name}"
     indexes = {
         index.name: replace(

@@ -1,4 +1,4 @@
-"""Answer the calls that make, describe, change and delete tables, and those for time to live and recovery."""
+"""Calls that create, describe, change and delete tables, and those for time to live and recovery."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAX_RECOVERY_DAYS = 35
 
 
 def create_table(database: Database, request: Request) -> dict[str, Any]:
-    """Create a table; it is usable at once."""
+    """Create a table, which is usable immediately."""
     table = define_table(request, database.defaults)
     database.add(table)
     if "StreamSpecification" in table.description:
@@ -52,7 +52,7 @@ def describe_table(database: Database, request: Request) -> dict[str, Any]:
 
 
 def delete_table(database: Database, request: Request) -> dict[str, Any]:
-    """Delete a table at once."""
+    """Delete a table immediately."""
     table = existing_table(database, request)
     close_stream(table)
     for stream in database.data_streams.values():
@@ -95,7 +95,7 @@ def describe(table: Table, status: str) -> dict[str, Any]:
 
 
 def existing_table(database: Database, request: Request) -> Table:
-    """Return the table a request names; if it is missing, the error has the text of the control plane."""
+    """Return the table that a request names. If it is missing, the error has the text of the control plane."""
     name = request.table_name()
     if name not in database.tables:
         raise not_found(f"Requested resource not found: Table: {name} not found")
@@ -103,7 +103,7 @@ def existing_table(database: Database, request: Request) -> Table:
 
 
 def update_table(database: Database, request: Request) -> dict[str, Any]:
-    """Change a table; changes that take the service minutes are finished at once."""
+    """Change a table. Changes that take the service minutes finish immediately."""
     table = existing_table(database, request)
     bills = any(member in request.members for member in _BILLING_MEMBERS)
     streams = request.mapping("StreamSpecification")
@@ -129,7 +129,7 @@ def _change_stream(database: Database, table: Table, specification: dict[str, An
     if bool(specification.get("StreamEnabled")) == is_on:
         raise invalid(f"Table already has {'an enabled' if is_on else 'no'} stream: {table.name}")
     if is_on:
-        # The stream's ARN stays, as its records do.
+        # The stream's ARN and its records stay.
         del table.description["StreamSpecification"]
         close_stream(table)
     else:
@@ -171,7 +171,7 @@ class _Change:
                     raise malformed()
 
     def _check_changes(self, described: dict[str, Any]) -> None:
-        """Refuse the numbers that a provisioned table has already."""
+        """Raise if the throughput of a provisioned table does not change."""
         if self._billing.on_demand or "BillingModeSummary" in self._table.description:
             return
         current, asked = self._table.description["ProvisionedThroughput"], described["ProvisionedThroughput"]
@@ -217,7 +217,7 @@ class _Change:
             try:
                 index.keys.check_indexed(item, index.name)
             except Refusal:
-                # Values that an index cannot hold are left out when it is made.
+                # A new index omits items whose values it cannot hold.
                 continue
             entry = index.entry(item)
             if entry is not None:
@@ -250,7 +250,7 @@ def _redescribe(description: dict[str, Any], billing: dict[str, Any]) -> None:
 
 
 def update_time_to_live(database: Database, request: Request) -> dict[str, Any]:
-    """Set or remove the attribute by which items expire; they are deleted when a test asks for it."""
+    """Set or remove the attribute with the expiry time. Items are deleted when a test calls ``expire``."""
     table = existing_table(database, request)
     specification = request.required("TimeToLiveSpecification")
     match specification:
@@ -267,7 +267,7 @@ def update_time_to_live(database: Database, request: Request) -> dict[str, Any]:
 
 
 def describe_time_to_live(database: Database, request: Request) -> dict[str, Any]:
-    """Describe the attribute by which items expire."""
+    """Describe the attribute with the expiry time."""
     expiry = existing_table(database, request).expiry
     if expiry is None:
         return {"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}}

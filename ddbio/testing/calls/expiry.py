@@ -1,4 +1,4 @@
-"""Delete the items whose time to live has passed, as the service does in the background."""
+"""Deletion of items whose time to live has expired, as in the service's background process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OLDEST_SECONDS = 5 * 365 * 24 * 3600
 
 
 def expire_items(database: Database, name: str) -> int:
-    """Delete the expired items of a table, outside any capacity; return their number.
+    """Delete the expired items of a table without consuming capacity, and return their number.
 
     A time that is no number, or more than five years ago, never expires an item.
 

@@ -1,4 +1,4 @@
-"""Answer ExportTableToPointInTime, DescribeExport and ListExports from a table and the history of its writes.
+"""ExportTableToPointInTime, DescribeExport and ListExports from a table and the history of its writes.
 
 Exports with filters are not supported.
 """
@@ -46,7 +46,7 @@ _LEAST_BILLED_BYTES = 10 * 1024 * 1024
 def put_export(
     s3: S3Access, description: dict[str, Any], lines: Sequence[Sequence[bytes]], chosen: Random
 ) -> dict[str, Any]:
-    """Write an export with one data file for each sequence of lines; return the members that describe it when finished.
+    """Write an export with one data file per sequence of lines, and return the description of the finished export.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def put_export(
     bucket, export_id = description["S3Bucket"], description["ExportArn"].rpartition("/")[2]
     root = f"{description.get('S3Prefix', '').rstrip('/')}/AWSDynamoDB".lstrip("/")
     folder = f"{root}/{export_id}"
-    # All incremental exports below a prefix share one folder of data.
+    # All incremental exports under a prefix share one data folder.
     data = f"{root if 'IncrementalExportSpecification' in description else folder}/data"
     ending = "ion.gz" if description["ExportFormat"] == "ION" else "json.gz"
     s3.put(bucket, f"{folder}/_started", b"")
@@ -122,7 +122,7 @@ def _iso(at: float) -> str:
 
 
 def export_table(database: Database, request: Request) -> dict[str, Any]:
-    """Export the present state of a table, a past state, or the changes within a window."""
+    """Export the current state of a table, a past state, or the changes within a window."""
     if database.s3 is None:
         raise lacking("ExportTableToPointInTime without export_to")
     table = _exported_table(database, request)
@@ -137,7 +137,7 @@ def export_table(database: Database, request: Request) -> dict[str, Any]:
     description = _description(database, table, request)
     if token is not None:
         exports.tokens[token] = asked, description["ExportArn"]
-    # The export has the items of this moment, however long writing it takes.
+    # The export has the items of this moment, regardless of how long writing it takes.
     chosen = Random(description["ExportArn"])
     lines, size_bytes = _lines(table, description, chosen, is_past="ExportTime" in request.members)
     target, members = database.s3, {**description, "BilledSizeBytes": size_bytes}
@@ -162,7 +162,7 @@ def describe_export(database: Database, request: Request) -> dict[str, Any]:
 
 
 def list_exports(database: Database, request: Request) -> dict[str, Any]:
-    """List exports, the newest first; those of a deleted table are not shown."""
+    """List exports, the newest first, except those of deleted tables."""
     arn = request.text("TableArn")
     limit = request.integer("MaxResults", 1, _MAX_LISTED) or _MAX_LISTED
     there = {table.arn for table in database.tables.values()}
@@ -255,7 +255,7 @@ def _check_time(table: Table, at: object, now: float) -> None:
 def _lines(
     table: Table, description: dict[str, Any], chosen: Random, *, is_past: bool
 ) -> tuple[list[list[bytes]], int]:
-    """Return the lines of each data file, and the bytes to bill."""
+    """Return the lines of each data file and the billed bytes."""
     journal = table.journal
     if journal is None:
         raise AssertionError("a table with recovery has a journal")

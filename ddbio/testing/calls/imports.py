@@ -1,7 +1,6 @@
-"""Answer ImportTable and StartBulkPutItems, and the calls that describe, list and cancel these jobs.
+"""ImportTable and StartBulkPutItems, and the calls that describe, list and cancel these jobs.
 
-An import reads an object up to its first line that cannot become an item: that line and the rest of the object are one
-error.
+An import reads an object up to its first line that is no valid item. That line and the remaining object are one error.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _ERROR, _CONDITION = "ERROR", "CONDITION_CHECK_FAILURE"
 
 
 def import_table(database: Database, request: Request) -> dict[str, Any]:
-    """Make a table and fill it from the objects below a prefix."""
+    """Create a table and fill it from the objects under a prefix."""
     if database.s3 is None:
         raise lacking("ImportTable without export_to")
     token = request.required("ClientToken")
@@ -80,7 +79,7 @@ def import_table(database: Database, request: Request) -> dict[str, Any]:
 
 
 def describe_import(database: Database, request: Request) -> dict[str, Any]:
-    """Describe one import; its counts are 0 before its end."""
+    """Describe one import. Its counts are 0 until it ends."""
     request.required("ImportArn")
     arn = request.text("ImportArn") or ""
     if "/import/" not in arn:
@@ -167,7 +166,7 @@ def _items_of(request: Request, table: Table) -> Callable[[bytes], Iterator[Any]
 
 
 def inflated_object(body: bytes, compression: str) -> bytes:
-    """Return the text of an object, decompressed as declared; an empty object needs no compression."""
+    """Return the text of an object, decompressed as declared. An empty object needs no compression."""
     match compression:
         case "GZIP":
             return gzip.decompress(body) if body else body
@@ -183,12 +182,12 @@ def _json_items(text: bytes) -> Iterator[Any]:
 def _csv_items(text: bytes, options: dict[str, Any], tags: dict[str, str]) -> Iterator[Any]:
     names = options.get("HeaderList")
     rows = csv.DictReader(io.StringIO(text.decode(), newline=""), names, delimiter=options.get("Delimiter", ","))
-    # Only keys have types of their own.
+    # Only keys have a type other than S.
     return ({name: {tags.get(name, "S"): value} for name, value in row.items()} for row in rows)
 
 
 class BulkRun:
-    """Run one bulk put: count its items, and report those that are not put."""
+    """One bulk put, which counts its items and reports the failed ones."""
 
     def __init__(self, table: Table, s3: S3Access, reports: dict[str, Any], name: str) -> None:
         self._table, self._s3, self._reports, self._name = table, s3, reports, name
@@ -196,7 +195,7 @@ class BulkRun:
         self._reported: dict[str, list[dict[str, Any]]] = {_ERROR: [], _CONDITION: []}
 
     def end(self, source: dict[str, Any]) -> dict[str, Any]:
-        """Put all items, write the reports, and return the members that describe the operation when finished."""
+        """Put all items, write the reports, and return the description of the finished operation."""
         for key in self._s3.list(source["S3Bucket"], source.get("S3KeyPrefix", "")):
             body = self._s3.get(source["S3Bucket"], key)
             self._size_bytes += len(body)
@@ -227,12 +226,12 @@ class BulkRun:
             self._reported[_ERROR].append({**record, "ErrorCode": "ValidationException", "ErrorMessage": words})
             return
         if existing is not None:
-            # A condition that does not hold is not an error of the operation.
+            # A false condition is not an error of the operation.
             shown = {"ExistingItem": existing} if existing else {}
             self._reported[_CONDITION].append({**record, **shown, "ErrorCode": "ConditionalCheckFailedException"})
 
     def _put(self, members: dict[str, Any]) -> Item | None:
-        """Put an item and return None; if its condition does not hold, return the existing item, or an empty one."""
+        """Put an item and return None. If its condition is false, return the existing item, or an empty one."""
         if not members.keys() <= _MEMBERS:
             raise invalid(f"Unknown members: {sorted(members.keys() - _MEMBERS)}")
         request = Request(members)
@@ -259,7 +258,7 @@ class BulkRun:
 
 
 def start_bulk_put(database: Database, request: Request) -> dict[str, Any]:
-    """Put the items of the objects below a prefix into a table."""
+    """Put the items of the objects under a prefix into a table."""
     if database.s3 is None:
         raise lacking("StartBulkPutItems without export_to")
     table, source = existing_table(database, request), request.required("InputS3Configuration")

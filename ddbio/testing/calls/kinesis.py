@@ -1,4 +1,4 @@
-"""Answer the calls of Kinesis Data Streams, and those by which a table sends its changes to one."""
+"""Calls of Kinesis Data Streams, and those that send a table's changes to a data stream."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PRECISIONS = ("MILLISECOND", "MICROSECOND")
 
 
 def create_stream(database: Database, request: Request) -> dict[str, Any]:
-    """Make a data stream, which is active at once."""
+    """Create a data stream, which is active immediately."""
     name = request.required("StreamName")
     if name in database.data_streams:
         raise Refusal("ResourceInUseException", f"Stream {name} under account 000000000000 already exists.")
@@ -97,7 +97,7 @@ def list_shards(database: Database, request: Request) -> dict[str, Any]:
 
 
 def get_shard_iterator(database: Database, request: Request) -> dict[str, Any]:
-    """Return an iterator over a shard's records from a place on."""
+    """Return an iterator over a shard's records from a position."""
     stream = _stream(database, request)
     shard = shard_of(stream, request.required("ShardId"))
     kind = request.text("ShardIteratorType", _ITERATORS) or request.required("ShardIteratorType")
@@ -106,7 +106,7 @@ def get_shard_iterator(database: Database, request: Request) -> dict[str, Any]:
 
 
 def place_of(stream: DataStream, shard: KinesisShard, kind: str, number: str | None, at: float | None) -> int:
-    """Return the number from which on records of a shard are read."""
+    """Return the sequence number at which a read of a shard starts."""
     stream.trim()
     match kind:
         case "TRIM_HORIZON":
@@ -118,7 +118,7 @@ def place_of(stream: DataStream, shard: KinesisShard, kind: str, number: str | N
             return late[0] if late else (shard.records[-1].sequence + 1 if shard.records else shard.starting)
     if number is None or not number.isdecimal():
         raise bad_argument("StartingSequenceNumber is required for " + kind)
-    # What was trimmed is passed over without a word.
+    # Trimmed records are skipped silently.
     place = int(number) + (kind == "AFTER_SEQUENCE_NUMBER")
     if place < shard.starting or (shard.ending is not None and place > shard.ending + 1):
         raise bad_argument(f"StartingSequenceNumber {number} used on shard {shard.shard_id} is invalid")
@@ -126,7 +126,7 @@ def place_of(stream: DataStream, shard: KinesisShard, kind: str, number: str | N
 
 
 def get_records(database: Database, request: Request) -> Chunks:
-    """Return the next records of a shard: at most 10,000, and at most 10 MB; five times a second, and 2 MB a second."""
+    """Return the next records of a shard: at most 10,000 and 10 MB per call, 5 calls per second and 2 MB/s."""
     try:
         name, shard_id, place, issued_at = json.loads(
             base64.b64decode(request.required("ShardIterator"), validate=True)
@@ -164,7 +164,7 @@ def get_records(database: Database, request: Request) -> Chunks:
 
 
 def children_of(stream: DataStream, shard_id: str) -> list[dict[str, Any]]:
-    """Return the children of a shard as replies name them."""
+    """Return the children of a shard in the format of replies."""
     return [
         {"ShardId": each.shard_id, "ParentShards": list(each.parents), **each.hash_range()}
         for each in stream.shards.values()
@@ -194,7 +194,7 @@ def split_shard(database: Database, request: Request) -> dict[str, Any]:
 
 
 def merge_shards(database: Database, request: Request) -> dict[str, Any]:
-    """Merge two neighbouring shards."""
+    """Merge two adjacent shards."""
     stream = _stream(database, request)
     shard = _open(stream, request.required("ShardToMerge"))
     other = _open(stream, request.required("AdjacentShardToMerge"))
@@ -208,7 +208,7 @@ def merge_shards(database: Database, request: Request) -> dict[str, Any]:
 
 
 def enable_destination(database: Database, request: Request) -> dict[str, Any]:
-    """Send the changes of a table to a data stream from now on."""
+    """Start to send the changes of a table to a data stream."""
     table, stream = database.table(request), stream_by_arn(database, request.required("StreamArn"))
     if table.name in stream.destinations and stream.destinations[table.name].status == "ACTIVE":
         raise in_use(f"Table is already in the process of streaming to {stream.arn}, or does so")
@@ -230,7 +230,7 @@ def enable_destination(database: Database, request: Request) -> dict[str, Any]:
 
 
 def disable_destination(database: Database, request: Request) -> dict[str, Any]:
-    """Send no more changes of a table to a data stream."""
+    """Stop sending the changes of a table to a data stream."""
     table, stream = database.table(request), stream_by_arn(database, request.required("StreamArn"))
     if table.name not in stream.destinations:
         raise not_found(f"Table {table.name} does not stream to {stream.arn}")
@@ -240,7 +240,7 @@ def disable_destination(database: Database, request: Request) -> dict[str, Any]:
 
 
 def describe_destination(database: Database, request: Request) -> dict[str, Any]:
-    """Describe the data streams that the changes of a table go to."""
+    """Describe the data streams that receive the changes of a table."""
     table = database.table(request)
     return {
         "TableName": table.name,

@@ -1,4 +1,4 @@
-"""Answer the calls by which consumers of a data stream are sent its records, as events of one response each.
+"""Calls of enhanced fan-out consumers of a data stream, which receive records as events of one response.
 
 https://docs.aws.amazon.com/kinesis/latest/APIReference/API_SubscribeToShard.html
 """
@@ -28,7 +28,7 @@ _TAKEN_SECONDS = 5
 # https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html
 _MOST_CONSUMERS = 20
 _MOST_RECORDS, _MOST_BYTES = 1_000, 1024 * 1024
-# An event comes every so often, though it has no records.
+# An event without records is sent at this interval.
 _BEAT_SECONDS = 1.0
 _CONSUMER_ARN = re.compile(r"(arn:[^:]*:kinesis:[^:]*:[^:]*:stream/[a-zA-Z0-9_.-]+)/consumer/([a-zA-Z0-9_.-]+):\d+")
 _TEXT = 7
@@ -36,7 +36,7 @@ _TEXT = 7
 
 
 def register_consumer(database: Database, request: Request) -> dict[str, Any]:
-    """Register a consumer, which is active at the next look."""
+    """Register a consumer, which is active when it is next described."""
     stream, name = stream_by_arn(database, request.required("StreamARN")), request.required("ConsumerName")
     if name in stream.consumers:
         raise Refusal("ResourceInUseException", f"Consumer {name} under stream {stream.name} already exists.")
@@ -60,7 +60,7 @@ def list_consumers(database: Database, request: Request) -> dict[str, Any]:
 
 
 def deregister_consumer(database: Database, request: Request) -> dict[str, Any]:
-    """Forget a consumer, and end its subscriptions."""
+    """Delete a consumer and end its subscriptions."""
     stream, found = _consumer(database, request)
     found.subscriptions.clear()
     del stream.consumers[found.name]
@@ -68,7 +68,7 @@ def deregister_consumer(database: Database, request: Request) -> dict[str, Any]:
 
 
 def subscribe_to_shard(database: Database, request: Request) -> Subscription:
-    """Begin to send the records of a shard to a consumer."""
+    """Start to send the records of a shard to a consumer."""
     stream, consumer = _consumer(database, request)
     shard = shard_of(stream, request.required("ShardId"))
     begin = request.mapping("StartingPosition")
@@ -88,7 +88,7 @@ def subscribe_to_shard(database: Database, request: Request) -> Subscription:
 
 @dataclass
 class Subscription:
-    """Hold what is sent next to a consumer; not safe for concurrent use."""
+    """State of the events sent to a consumer. It is not safe for concurrent use."""
 
     database: Database
     stream: DataStream
@@ -102,7 +102,7 @@ class Subscription:
     _beats_at: float = 0.0
 
     def next(self) -> bytes:
-        """Return the next events, or nothing if there are none yet; at its end ``has_ended`` is set."""
+        """Return the next events, or nothing if there are none yet. Set ``has_ended`` at the end."""
         clock = self.database.clock()
         if self.consumer.subscriptions.get(self.shard.shard_id) != (self.made_at, self.number):
             self.has_ended = True
@@ -147,7 +147,7 @@ _JSON = {":content-type": "application/x-amz-json-1.1"}
 
 
 def initial_response() -> bytes:
-    """Return the event with which every stream of events begins."""
+    """Return the first event of every event stream."""
     return frame({":message-type": "event", ":event-type": "initial-response", **_JSON}, b"{}")
 
 
@@ -192,4 +192,4 @@ OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any]]] = {
     "ListStreamConsumers": list_consumers,
     "RegisterStreamConsumer": register_consumer,
 }
-"""The calls of consumers that have a reply of JSON, by name."""
+"""The calls of consumers with a JSON reply, by name."""

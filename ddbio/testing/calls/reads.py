@@ -1,4 +1,4 @@
-"""Answer GetItem, BatchGetItem, Query and Scan."""
+"""GetItem, BatchGetItem, Query and Scan."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def get_item(database: Database, request: Request) -> Chunks:
 
 
 def requested_tree(request: Request) -> Tree | None:
-    """Return the tree of the attributes that a request of single items asks for."""
+    """Return the tree of the attributes that a request for single items projects."""
     if _PROJECTION_MEMBERS.isdisjoint(request.members):
         return None
     placeholders = Placeholders.of(request, "ProjectionExpression")
@@ -59,12 +59,12 @@ def requested_tree(request: Request) -> Tree | None:
 
 
 def picked(stored: Stored, tree: Tree | None) -> bytes:
-    """Return the JSON of what is asked for; a whole item is what it was stored as."""
+    """Return the JSON of the projected attributes. A full item is returned as it was stored."""
     return stored.json if tree is None else to_json(pick(parsed(stored.json), tree))
 
 
 def checked_key(table: Table, key: Item) -> Key:
-    """Return the position of a key in canonical form; refuse one that is not a key of the table."""
+    """Return the position of a key in canonical form. Raise if it is not a key of the table."""
     table.keys.check_key(key)
     return table.keys.key_of(key)
 
@@ -76,7 +76,7 @@ def _draw(table: Table, key: Key, *, consistent: bool) -> Draw:
 
 
 def batch_get_item(database: Database, request: Request) -> Chunks:
-    """Read up to 100 items and 16 MiB. Each key is admitted or throttled by itself; throttled keys are unprocessed."""
+    """Read up to 100 items and 16 MiB. Each key is admitted or throttled separately; throttled keys are unprocessed."""
     asked = request.required("RequestItems")
     batch = _Batch(database)
     if type(asked) is not dict:
@@ -113,7 +113,7 @@ def _checked_part(database: Database, name: str, part: Any) -> tuple[Table, Requ
 
 
 class _Batch:
-    """Collect what a BatchGetItem has read so far."""
+    """State of a BatchGetItem."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -158,14 +158,14 @@ MAX_PAGE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Hold what a request reads: a table, or one of its indexes."""
+    """The table or index that a request reads."""
 
     table: Table
     index: Index | None
 
     @classmethod
     def of(cls, table: Table, request: Request) -> Source:
-        """Return the source a request names; refuse an absent index, or a consistent read of a global one."""
+        """Return the source that a request names. Raise on a missing index or a consistent read of a global one."""
         name = request.text("IndexName")
         if name is None:
             return cls(table, None)
@@ -178,7 +178,7 @@ class Source:
 
     @property
     def keys(self) -> KeySchema:
-        """The key by which the source is ordered."""
+        """The key that orders the source."""
         return self.table.keys if self.index is None else self.index.keys
 
     @property
@@ -188,7 +188,7 @@ class Source:
 
     @property
     def resource(self) -> str:
-        """The ARN of the table or index that is charged for a read."""
+        """The ARN of the table or index whose capacity a read consumes."""
         return self.index.arn if self.index is not None and self.index.kind == "Global" else self.table.arn
 
     @property
@@ -202,11 +202,11 @@ class Source:
         return (self.table if self.index is None else self.index).throughput.partitions
 
     def paging_key(self, item: Item) -> Item:
-        """Return the LastEvaluatedKey of an item: the table's key, and the key of the index if one is read."""
+        """Return the LastEvaluatedKey of an item: the table's key, and the key of the index if the source is an index."""
         return {name: item[name] for name in dict.fromkeys((*self.table.keys.names, *self.keys.names))}
 
     def start_key(self, request: Request) -> Key | None:
-        """Return the position of the ExclusiveStartKey; refuse one that is not exactly a key of the source."""
+        """Return the position of the ExclusiveStartKey. Raise if it is not exactly a key of the source."""
         if request.mapping("ExclusiveStartKey") is None:
             return None
         given = request.key("ExclusiveStartKey")
@@ -224,7 +224,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Hold what of each item is returned: all of it, the attributes of a tree, or only the count."""
+    """The projection of each item: all attributes, the attributes of a tree, or only the count."""
 
     counts_only: bool = False
     tree: Tree | None = None
@@ -241,7 +241,7 @@ def requested_paths(request: Request, placeholders: Placeholders) -> list[Path] 
 
 
 def selection_of(source: Source, request: Request, paths: list[Path] | None) -> Selection:
-    """Return what a Scan or Query selects of each item; refuse a Select that contradicts the rest of the request."""
+    """Return the projection of a Scan or Query. Raise if Select contradicts other members of the request."""
     select = request.text("Select")
     if paths is not None and select not in (None, "SPECIFIC_ATTRIBUTES"):
         raise invalid(f"Cannot specify the AttributesToGet when choosing to get {select}")
@@ -272,7 +272,7 @@ def _unprojected(index: Index | None, select: str | None, paths: list[Path] | No
 
 
 def filter_of(request: Request, placeholders: Placeholders) -> tuple[Predicate | None, set[str]]:
-    """Return the FilterExpression of a request as a function of an item, if it has one, and the attributes it names."""
+    """Return the FilterExpression as a predicate, or None, and the attributes that it names."""
     text = request.text("FilterExpression")
     if text is None:
         return None, set()
@@ -287,7 +287,7 @@ def parsed(text: bytes | memoryview) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Hold the positions ``first … last - 1`` that one request reads, and whether it stops before the end."""
+    """The positions ``first … last - 1`` that one request reads, and whether it stops before the end."""
 
     first: int
     last: int
@@ -295,7 +295,7 @@ class Page:
 
 
 def forward_page(snapshot: Snapshot, first: int, end: int, limit: int | None) -> Page:
-    """Return the page that begins at a position: it stops after the item that reaches 1 MiB, or at the limit."""
+    """Return the page that starts at a position. It stops after the item that reaches 1 MiB, or at the limit."""
     reach = int(np.searchsorted(snapshot.sizes, snapshot.sizes[first] + MAX_PAGE_BYTES))
     last = min(end, reach, end if limit is None else first + limit)
     return Page(first, last, last < end)
@@ -364,7 +364,7 @@ def _after(snapshot: Snapshot, key: Key) -> int:
 def _scan_draws(
     source: Source, snapshot: Snapshot, page: Page, hashes: tuple[int, int], *, consistent: bool
 ) -> Iterator[Draw]:
-    """Yield one draw for each physical partition that a page visits; an empty partition costs a unit as well."""
+    """Yield one draw per physical partition that a page visits. An empty partition also costs a unit."""
     partitions = source.partitions
     low, high = hashes
     first = page.first
@@ -381,7 +381,7 @@ def query(database: Database, request: Request) -> Chunks:
 
 
 def read_query(database: Database, request: Request, *, filters_keys: bool = False) -> Chunks:
-    """Answer a Query; its filter may name attributes of the key if that is allowed."""
+    """Answer a Query. With ``filters_keys``, its filter may name key attributes."""
     expression = request.text("KeyConditionExpression")
     if expression is None:
         raise invalid("Either the KeyConditions or KeyConditionExpression parameter must be specified in the request.")
@@ -413,7 +413,7 @@ def read_query(database: Database, request: Request, *, filters_keys: bool = Fal
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Take the capacity of a page, and make the reply of it."""
+    """Reader that consumes the capacity of a page and builds its reply."""
 
     database: Database
     request: Request

@@ -1,6 +1,6 @@
-"""Answer ExecuteStatement, BatchExecuteStatement and ExecuteTransaction by the calls that mean the same.
+"""ExecuteStatement, BatchExecuteStatement and ExecuteTransaction, run as the equivalent calls.
 
-A SELECT is a Query if its condition gives the partition key, otherwise a Scan.
+A SELECT is a Query if its condition sets the partition key, otherwise a Scan.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def execute_statement(database: Database, request: Request) -> dict[str, Any]:
 
 
 def batch_execute_statement(database: Database, request: Request) -> dict[str, Any]:
-    """Run up to 25 statements on single items, which all read or all write; each succeeds or fails by itself."""
+    """Run up to 25 statements on single items, which all read or all write. Each succeeds or fails separately."""
     consumed = {"ReturnConsumedCapacity": request.text("ReturnConsumedCapacity") or "NONE"}
     responses: list[dict[str, Any]] = []
     capacities: list[Any] = []
@@ -75,7 +75,7 @@ def batch_execute_statement(database: Database, request: Request) -> dict[str, A
 
 
 def execute_transaction(database: Database, request: Request) -> dict[str, Any] | Chunks:
-    """Run up to 100 statements on single items, all or none of them; they all read, or all write."""
+    """Run up to 100 statements on single items, all or none of them. They all read or all write."""
     asked = request.required("TransactStatements")
     parts = _parts(request, "TransactStatements")
     statements = [_parsed(part) for part in parts]
@@ -134,7 +134,7 @@ def _action(database: Database, request: Request, statement: Statement) -> Actio
 
 
 def _write_request(database: Database, request: Request, statement: Statement) -> Request:
-    """Return the request that means the same as a statement that writes, or checks, one item."""
+    """Return the request equivalent to a statement that writes, or checks, one item."""
     table = database.named(statement.table)
     partition = statement.aliases.name(table.keys.partition.name)
     passed_on = {name: request.members[name] for name in _PASSED_ON if name in request.members}
@@ -157,7 +157,7 @@ def _write_request(database: Database, request: Request, statement: Statement) -
 
 
 def _whole_key(statement: Statement, table: Table, who: str, *, strict: bool = True) -> tuple[Item, list[list[str]]]:
-    """Return the key that a condition gives, and the rest of it; refuse a condition without the whole key."""
+    """Return the key and the other conjuncts of a condition. Raise if the condition lacks a part of the key."""
     key, rest = statement.key_and_rest(table.keys.names)
     if len(key) < len(table.keys.names):
         if strict:
@@ -175,7 +175,7 @@ def _get_request(database: Database, statement: Statement) -> Request:
 
 
 def _projection(statement: Statement) -> list[str]:
-    """Return the tokens of the projection of all attributes that a SELECT names."""
+    """Return the tokens of a projection of all attributes that a SELECT names."""
     names = dict.fromkeys(str(path[0]) for path in statement.paths or ())
     return [token for name in names for token in (",", statement.aliases.name(name))][1:]
 
@@ -203,7 +203,7 @@ def _selected(database: Database, request: Request, statement: Statement) -> dic
     members = statement.members(
         FilterExpression=joined(rest),
         ProjectionExpression=_projection(statement),
-        # A key condition has no parentheses within parentheses.
+        # A key condition cannot have nested parentheses.
         KeyConditionExpression=_all(list(key_parts.values())) if is_query else [],
     )
     read = Request(
@@ -239,7 +239,7 @@ def _shown(reply: dict[str, Any], statement: Statement, request: Request) -> dic
 
 
 def _picked(statement: Statement, item: Item) -> Item:
-    """Return the values that a SELECT asks for, each by the last name of its path."""
+    """Return the values that a SELECT projects, each by the last name of its path."""
     named = {}
     for path in statement.paths or ():
         value = value_at(item, path)

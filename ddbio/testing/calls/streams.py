@@ -1,4 +1,4 @@
-"""Answer the calls of DynamoDB Streams: ListStreams, DescribeStream, GetShardIterator, GetRecords."""
+"""Calls of DynamoDB Streams: ListStreams, DescribeStream, GetShardIterator, GetRecords."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _ARN = re.compile(r"arn:[^:]*:dynamodb:[^:]*:[^:]*:table/[^/]+/stream/.+")
 
 
 def open_stream(database: Database, table: Table) -> None:
-    """Begin to record the writes of a table whose stream was turned on."""
+    """Start to record the writes of a table whose stream was turned on."""
     described, at = table.description, database.wall_clock.now()
-    # The streams that the table had before stay, and each has a label of its own.
+    # Earlier streams of the table stay, and each has its own label.
     while (arn := f"{table.arn}/stream/{_label(at)}") in database.streams:
         at += 0.001
     described |= {"LatestStreamLabel": _label(at), "LatestStreamArn": arn}
@@ -64,7 +64,7 @@ def close_stream(table: Table) -> None:
 
 
 def list_streams(database: Database, request: Request) -> dict[str, Any]:
-    """List the ARNs of streams, of one table or of all, those of deleted tables included."""
+    """List the ARNs of streams of one table or of all tables, including deleted tables."""
     table = request.table_name() if "TableName" in request.members else None
     limit = request.integer("Limit", 1, _MAX_STREAMS) or _MAX_STREAMS
     after = request.text("ExclusiveStartStreamArn") or ""
@@ -110,7 +110,7 @@ def describe_stream(database: Database, request: Request) -> dict[str, Any]:
 
 
 def get_shard_iterator(database: Database, request: Request) -> dict[str, Any]:
-    """Return an iterator over a shard's records from a place on."""
+    """Return an iterator over a shard's records from a position."""
     stream = _stream(database, request.required("StreamArn"))
     kind = request.text("ShardIteratorType", _ITERATORS) or request.required("ShardIteratorType")
     number = request.text("SequenceNumber")
@@ -126,7 +126,7 @@ def _place(database: Database, request: Request, shard: Shard, kind: str) -> int
     if kind == "TRIM_HORIZON":
         return max(shard.oldest, shard.starting)
     if kind == "LATEST":
-        # The service's LATEST may lie slightly before the end.
+        # The service's LATEST may be slightly before the end.
         slack = min(database.faults.latest_slack, len(shard.records))
         return shard.records[-slack].sequence if slack else shard.next
     if kind == "AT_TIMESTAMP":
@@ -186,7 +186,7 @@ def _stream(database: Database, arn: str) -> Stream:
         stream.trim()
         if stream.is_open or stream.shards:
             return stream
-        # A stream that is turned off stays for as long as its records do.
+        # A disabled stream stays until its records expire.
         del database.streams[arn]
     raise not_found(f"Requested resource not found: Stream: {arn} not found")
 

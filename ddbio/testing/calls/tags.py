@@ -1,4 +1,4 @@
-"""Answer the calls that tag tables and list their tags."""
+"""Calls that tag tables and list their tags."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_TAGS = 50
 
 
 def tag_resource(database: Database, request: Request) -> dict[str, Any]:
-    """Add tags to a table; a tag replaces one with the same key."""
+    """Add tags to a table. A tag replaces one with the same key."""
     table = _table(database, request, not_found)
     tags = {**table.tags, **request.tags()}
     if len(tags) > _MOST_TAGS:

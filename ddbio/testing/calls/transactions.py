@@ -1,4 +1,4 @@
-"""Answer TransactWriteItems and TransactGetItems: all of their items, or none.
+"""TransactWriteItems and TransactGetItems: all of their items, or none.
 
 References
 ----------
@@ -41,7 +41,7 @@ _CODES = {"ValidationException": "ValidationError", "RequestLimitExceeded": "Thr
 
 
 def parsed_check(request: Request) -> Planner:
-    """Return the planner of a condition that changes nothing."""
+    """Return the planner of a condition check, which changes nothing."""
     request.required("ConditionExpression")
     placeholders = Placeholders.of(request, "ConditionExpression")
     guard = Guard.of(request, placeholders)
@@ -68,16 +68,16 @@ _PARSED: dict[str, Callable[[Request], Planner]] = {
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Hold one item of a transaction of writes, checked as far as its table does not matter."""
+    """One item of a transaction of writes, after the checks that do not need its table."""
 
     request: Request
     planner: Planner
     is_insert: bool = False
-    """Whether a condition that does not hold means that the item is there already."""
+    """Whether a false condition means that the item exists."""
 
 
 def transact_write_items(database: Database, request: Request) -> dict[str, Any]:
-    """Carry out up to 100 writes and conditions, or none of them."""
+    """Execute up to 100 writes and conditions, or none of them."""
     asked = _items(request)
     return run_once(database, request, asked, lambda: write_all(database, request, _actions(asked)))
 
@@ -103,7 +103,7 @@ def _actions(asked: list[Any]) -> list[Action]:
 def run_once(
     database: Database, request: Request, asked: Any, run: Callable[[], tuple[dict[str, Any], list[Plan]]]
 ) -> dict[str, Any]:
-    """Run a transaction; if its token was used before by the same one, read what it wrote, and reply the same."""
+    """Run a transaction. If the same one already used its token, read the written items and return the same reply."""
     token = request.text("ClientRequestToken")
     if token is None:
         return run()[0]
@@ -134,7 +134,7 @@ def run_once(
 
 
 def write_all(database: Database, request: Request, actions: list[Action]) -> tuple[dict[str, Any], list[Plan]]:
-    """Carry out all writes, or refuse them all with the reason of each; return the reply and what was done."""
+    """Execute all writes, or refuse them all with the reason of each. Return the reply and the executed plans."""
     tables = [database.table(action.request) for action in actions]
     plans = [_planned(action.planner, table) for action, table in zip(actions, tables, strict=True)]
     done = [plan for plan in plans if not isinstance(plan, Refusal)]
@@ -147,7 +147,7 @@ def write_all(database: Database, request: Request, actions: list[Action]) -> tu
     _check_capacity(database, draws)
     failures = [plan.failure for plan in done]
     if any(failures):
-        # What a canceled transaction costs is not published; here it is the first of the two writes of each item.
+        # The cost of a canceled transaction is not published. Here it is the first of the two writes of each item.
         database.charge([plan.change.draws[0] for plan in done])
         raise canceled(
             [
@@ -181,7 +181,7 @@ def _check_capacity(database: Database, draws: Sequence[Sequence[Draw]]) -> None
 
 
 def reason_code(refusal: Refusal) -> str:
-    """Return the code of a refusal where the service lists it instead of raising it."""
+    """Return the code of a refusal that the service lists instead of raising it."""
     kind = str(refusal.body["__type"]).rpartition("#")[2]
     return _CODES.get(kind, kind.removesuffix(_SUFFIX))
 
@@ -205,7 +205,7 @@ def _by_table(tables: Sequence[Table], draws: Sequence[Sequence[Draw]]) -> dict[
 
 
 def _with_kind(reply: dict[str, Any], kind: Kind) -> dict[str, Any]:
-    """Say of all units which kind they are, as the service does of transactions."""
+    """Add the units per kind (read or write) to the consumed capacity, as the service does for transactions."""
     for capacity in reply.get("ConsumedCapacity", ()):
         capacity[f"{kind}CapacityUnits"] = capacity["CapacityUnits"]
     return reply
@@ -224,7 +224,7 @@ def _metrics(database: Database, request: Request, plans: Sequence[Plan]) -> dic
 
 
 def transact_get_items(database: Database, request: Request) -> Chunks:
-    """Read up to 100 items as they are at one moment."""
+    """Read up to 100 items as of one moment."""
     gets = [_get(item) for item in _items(request)]
     return read_all(database, request, gets)
 

@@ -1,4 +1,4 @@
-"""Answer PutItem, DeleteItem, BatchWriteItem and UpdateItem."""
+"""PutItem, DeleteItem, BatchWriteItem and UpdateItem."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TOO_LARGE_UPDATE = "Item size to update has exceeded the maximum allowed size"
 
 
 class Write(NamedTuple):
-    """Hold one checked write of a whole item, or a delete."""
+    """One checked put or delete of an item."""
 
     table: Table
     key: Key
@@ -38,11 +38,11 @@ class Write(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Hold what one write changes, and the refusal of its condition if that does not hold."""
+    """The change of one write, and the refusal of its condition if that is false."""
 
     table: Table
     key: Item
-    """The key, or an item that has it."""
+    """The key, or an item that contains it."""
     change: Change
     new: Item | None
     size_bytes: int
@@ -50,7 +50,7 @@ class Plan(NamedTuple):
     update: Update | None = None
 
     def attributes(self, returned: str) -> Item:
-        """Return the attributes that ReturnValues asks for."""
+        """Return the attributes that ReturnValues selects."""
         if returned == "NONE":
             return {}
         item = self.change.old if returned.endswith("OLD") else self.new
@@ -60,11 +60,11 @@ class Plan(NamedTuple):
 
 
 Planner: TypeAlias = Callable[[Table], Plan]
-"""Plan a write, whose request is checked already, on its table."""
+"""Plans a write, whose request is already checked, on its table."""
 
 
 def parsed_put(request: Request) -> Planner:
-    """Return the planner of a put; refuse what is wrong on any table."""
+    """Return the planner of a put. Raise on errors that do not depend on the table."""
     guard = _guard(request)
     item, size_bytes = stored_item(request.required("Item"))
 
@@ -78,7 +78,7 @@ def parsed_put(request: Request) -> Planner:
 
 
 def parsed_delete(request: Request) -> Planner:
-    """Return the planner of a delete; refuse what is wrong on any table."""
+    """Return the planner of a delete. Raise on errors that do not depend on the table."""
     guard = _guard(request)
     key = canonical_map(request.required("Key"))
 
@@ -92,7 +92,7 @@ def parsed_delete(request: Request) -> Planner:
 
 
 def parsed_update(request: Request) -> Planner:
-    """Return the planner of an update; refuse what is wrong on any table."""
+    """Return the planner of an update. Raise on errors that do not depend on the table."""
     placeholders = Placeholders.of(request, "UpdateExpression", "ConditionExpression")
     update = requested_update(request, placeholders)
     guard = Guard.of(request, placeholders)
@@ -112,7 +112,7 @@ def parsed_update(request: Request) -> Planner:
                 new, size_bytes = _stored(update, new)
                 table.check_item(new)
         except Refusal:
-            # What the update does is of no matter if its condition does not hold.
+            # Errors of the update do not matter if its condition is false.
             if failure is None:
                 raise
         return Plan(table, key, table.plan_write(position, new, size_bytes), new, size_bytes, failure, update)
@@ -121,7 +121,7 @@ def parsed_update(request: Request) -> Planner:
 
 
 def _stored(update: Update, item: Item) -> tuple[Item, int]:
-    """Return an updated item and its size; only an update below an attribute can nest it too deeply."""
+    """Return an updated item and its size. Only an update below an attribute can nest it too deeply."""
     if update.is_nested:
         return stored_item(item, _TOO_LARGE_UPDATE)
     size_bytes = item_bytes(item)
@@ -145,7 +145,7 @@ def stored_bytes(change: Change) -> int:
 
 
 def put_item(database: Database, request: Request) -> dict[str, Any]:
-    """Put one whole item."""
+    """Put one item."""
     return _written(database, request, parsed_put, ("NONE", "ALL_OLD"))
 
 
@@ -155,7 +155,7 @@ def delete_item(database: Database, request: Request) -> dict[str, Any]:
 
 
 def update_item(database: Database, request: Request) -> dict[str, Any]:
-    """Change attributes of one item; a missing item is made."""
+    """Change attributes of one item. A missing item is created."""
     return _written(database, request, parsed_update, RETURN_VALUES)
 
 
@@ -176,21 +176,21 @@ def _written(
 
 
 def planned_put(table: Table, item: Any) -> Write:
-    """Return the put of an item; refuse one that cannot be stored."""
+    """Return the put of an item. Raise if it cannot be stored."""
     canonical, size_bytes = stored_item(item)
     table.check_item(canonical)
     return Write(table, table.keys.key_of(canonical), canonical, size_bytes)
 
 
 def planned_delete(table: Table, key: Any) -> Write:
-    """Return the delete of a key; refuse one that is not a key of the table."""
+    """Return the delete of a key. Raise if it is not a key of the table."""
     canonical = canonical_map(key)
     table.keys.check_key(canonical)
     return Write(table, table.keys.key_of(canonical), None, 0)
 
 
 def batch_write_item(database: Database, request: Request) -> dict[str, Any]:
-    """Put and delete up to 25 items. Each is admitted or throttled by itself; throttled items are unprocessed."""
+    """Put and delete up to 25 items. Each is admitted or throttled separately; throttled items are unprocessed."""
     asked = request.required("RequestItems")
     writes = _checked_batch(database, asked)
     draws: dict[str, list[Draw]] = {}
