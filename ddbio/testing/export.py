@@ -70,16 +70,16 @@ class ExportWriter:
     def full(self, items: Iterable[Item]) -> Path:
         """Write a full export of the items and return its folder."""
         lines = [self._encoded({"Item": _stored(item, self._rng())}) for item in items]
-        place, export_id = self._begin()
-        entries = self._write_data(lines, place / "data", f"{PREFIX}/AWSDynamoDB/{export_id}/data")
-        self._write_manifests(place, export_id, entries, {"version": "2020-06-30", "exportType": "FULL_EXPORT"})
-        return place
+        folder, export_id = self._begin()
+        entries = self._write_data(lines, folder / "data", f"{PREFIX}/AWSDynamoDB/{export_id}/data")
+        self._write_manifests(folder, export_id, entries, {"version": "2020-06-30", "exportType": "FULL_EXPORT"})
+        return folder
 
     def incremental(self, changes: Iterable[Change], *, view: View = "NEW_AND_OLD_IMAGES", hours: int = 1) -> Path:
         """Write an incremental export of the changes and return its folder. All exports share one ``data`` folder."""
         lines = [self._encoded(self._record(change, view)) for change in changes]
-        place, export_id = self._begin()
-        entries = self._write_data(lines, place.parent / "data", f"{PREFIX}/AWSDynamoDB/data")
+        folder, export_id = self._begin()
+        entries = self._write_data(lines, folder.parent / "data", f"{PREFIX}/AWSDynamoDB/data")
         ended = _FIRST_AT + timedelta(hours=self._written)
         window = {
             "version": "2023-08-01",
@@ -88,8 +88,8 @@ class ExportWriter:
             "exportToTime": _time(ended),
             "outputView": view,
         }
-        self._write_manifests(place, export_id, entries, window)
-        return place
+        self._write_manifests(folder, export_id, entries, window)
+        return folder
 
     def _encoded(self, document: dict[str, Any]) -> bytes:
         return _line(document) if self.encoding == "DYNAMODB_JSON" else ion_line(document)
@@ -113,10 +113,10 @@ class ExportWriter:
         self._written += 1
         millis = int((_FIRST_AT + timedelta(hours=self._written)).timestamp() * 1000)
         export_id = f"{millis:014d}-{self._rng().getrandbits(32):08x}"
-        place = self.folder / "AWSDynamoDB" / export_id
-        place.mkdir(parents=True)
-        (place / "_started").touch()
-        return place, export_id
+        folder = self.folder / "AWSDynamoDB" / export_id
+        folder.mkdir(parents=True)
+        (folder / "_started").touch()
+        return folder, export_id
 
     def _write_data(self, lines: Sequence[bytes], folder: Path, prefix: str) -> list[dict[str, Any]]:
         rng = self._rng()
@@ -142,7 +142,7 @@ class ExportWriter:
         }
 
     def _write_manifests(
-        self, place: Path, export_id: str, entries: list[dict[str, Any]], kind: dict[str, Any]
+        self, folder: Path, export_id: str, entries: list[dict[str, Any]], kind: dict[str, Any]
     ) -> None:
         files = b"".join(_line(entry) for entry in entries)
         ended = _FIRST_AT + timedelta(hours=self._written)
@@ -165,15 +165,15 @@ class ExportWriter:
             "outputFormat": self.encoding,
             **kind,
         }
-        put_manifest(place, "manifest-files", files)
+        put_manifest(folder, "manifest-files", files)
         # Written last: its existence means that the export has completed.
-        put_manifest(place, "manifest-summary", _line(summary))
+        put_manifest(folder, "manifest-summary", _line(summary))
 
 
-def put_manifest(place: Path, name: str, data: bytes) -> None:
+def put_manifest(folder: Path, name: str, data: bytes) -> None:
     """Write a manifest and, next to it, its checksum."""
-    (place / f"{name}.md5").write_text(_md5(data), encoding="ascii")
-    (place / f"{name}.json").write_bytes(data)
+    (folder / f"{name}.md5").write_text(_md5(data), encoding="ascii")
+    (folder / f"{name}.json").write_bytes(data)
 
 
 def _stored(item: Item, rng: random.Random) -> Item:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _STOP_SECONDS = 10.0
 _OK = 200
 _LAST_PORT = 65_535
-_LEAST = {
+_MINIMUMS = {
     "port": 0,
     "rcu": 0,
     "wcu": 0,
@@ -203,7 +203,7 @@ class FakeDynamoDB:
     _running: _ThreadServer | ChildServer | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
+        for name, least in _MINIMUMS.items():
             value = getattr(self, name)
             if value is not None and not least <= value < math.inf:
                 raise OptionError(f"{name} is {value}: give {least} or more")

@@ -147,7 +147,7 @@ class FaultInjector:
             chance -= ratio
         return None
 
-    def leaves(self) -> bool:
+    def leaves_unprocessed(self) -> bool:
         """Return whether one item of a batch is returned unprocessed."""
         if self._faults.unprocessed_ratio and self._random.random() < self._faults.unprocessed_ratio:
             self.counts["unprocessed"] += 1

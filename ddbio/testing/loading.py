@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Items = bytes | bytearray | memoryview | Iterable[Mapping[str, Any] | bytes | str]
 """Lines of DynamoDB JSON, or items: bare, or each as ``{"Item": {…}}``."""
 
-_LONGEST_KEY = 2
+_MAX_KEY_ATTRIBUTES = 2
 _FLAT_PUNCTUATION = len('"":{"S":""}')
 # Below this size no name can be too long; larger items are parsed.
 _MAX_VERBATIM_BYTES = 65_535
@@ -40,7 +40,7 @@ def parse_key(text: str) -> KeySchema:
         The text has a different syntax.
     """
     parts = [part.rpartition(":") if ":" in part else (part, ":", "S") for part in text.split(",")]
-    if len(parts) > _LONGEST_KEY or any(not name or tag not in KEY_TAGS for name, _, tag in parts):
+    if len(parts) > _MAX_KEY_ATTRIBUTES or any(not name or tag not in KEY_TAGS for name, _, tag in parts):
         raise OptionError(f"{text!r} is no key: write the partition key and perhaps a sort key, like pk:S,sk:N")
     return key_schema([(name, tag) for name, _, tag in parts])
 
@@ -71,8 +71,8 @@ def load(database: Database, name: str, items: Items, key: str) -> int:
 
 def _entries(table: Table, items: Items) -> Iterator[tuple[Item, Stored]]:
     lines = bytes(items).split(b"\n") if isinstance(items, (bytes, bytearray, memoryview)) else items
-    for number, given in enumerate(lines, start=1):
-        line = given if isinstance(given, Mapping) else given.strip()
+    for number, entry in enumerate(lines, start=1):
+        line = entry if isinstance(entry, Mapping) else entry.strip()
         if line in (b"", ""):
             continue
         try:

@@ -25,8 +25,8 @@ def read_units(size_bytes: int, *, consistent: bool) -> float:
     ----------
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html#read-operation-consumption
     """
-    whole = max(1, _begun(size_bytes, 4 * _KIB))
-    return whole if consistent else whole / 2
+    units = max(1, _rounded_up(size_bytes, 4 * _KIB))
+    return units if consistent else units / 2
 
 
 def write_units(size_bytes: int) -> float:
@@ -36,7 +36,7 @@ def write_units(size_bytes: int) -> float:
     ----------
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html#write-operation-consumption
     """
-    return float(max(1, _begun(size_bytes, _KIB)))
+    return float(max(1, _rounded_up(size_bytes, _KIB)))
 
 
 def item_bytes(item: Item) -> int:
@@ -49,7 +49,7 @@ def item_bytes(item: Item) -> int:
     return sum(len(name.encode()) + _value_bytes(value) for name, value in item.items())
 
 
-def _begun(size_bytes: int, unit_bytes: int) -> int:
+def _rounded_up(size_bytes: int, unit_bytes: int) -> int:
     return -(-size_bytes // unit_bytes)
 
 
@@ -85,4 +85,4 @@ def number_bytes(text: str) -> int:
     """
     coefficient = text.upper().split("E")[0]
     digits = coefficient.replace(".", "").strip("-+").strip("0")
-    return 1 + _begun(len(digits), 2) + (text[0] == "-" and digits != "")
+    return 1 + _rounded_up(len(digits), 2) + (text[0] == "-" and digits != "")

@@ -147,7 +147,7 @@ def write_draws(table: Table, operation: str, members: Mapping[str, Any]) -> lis
 def first_draw(table: Table, members: Mapping[str, Any]) -> Draw:
     """Return a draw of no units in the partition where a read starts: that of its key or start key, or the first."""
     key = members.get("Key") or members.get("ExclusiveStartKey") or {}
-    resource, partition = _place(table, members.get("IndexName"), key)
+    resource, partition = _partition_of(table, members.get("IndexName"), key)
     return Draw(resource, "Read", partition, 0.0)
 
 
@@ -155,21 +155,21 @@ def read_draws(table: Table, members: Mapping[str, Any], items: Iterable[Item], 
     """Return the draws of the returned items, rounded up per item or per partition. No items cost one unit."""
     consistent = bool(members.get("ConsistentRead"))
     name = members.get("IndexName")
-    placed = [(_place(table, name, item), item_bytes(item)) for item in items]
+    placed = [(_partition_of(table, name, item), item_bytes(item)) for item in items]
     if not rounds_each:
         sizes: Counter[tuple[str, int]] = Counter()
-        for place, size_bytes in placed:
-            sizes[place] += size_bytes
+        for partition_key, size_bytes in placed:
+            sizes[partition_key] += size_bytes
         placed = list(sizes.items())
     if not placed:
-        placed = [(_place(table, name, members.get("Key") or {}), 0)]
+        placed = [(_partition_of(table, name, members.get("Key") or {}), 0)]
     return [
         Draw(resource, "Read", partition, read_units(size_bytes, consistent=consistent))
         for (resource, partition), size_bytes in placed
     ]
 
 
-def _place(table: Table, index_name: str | None, item: Item) -> tuple[str, int]:
+def _partition_of(table: Table, index_name: str | None, item: Item) -> tuple[str, int]:
     index = table.indexes.get(index_name or "")
     source = index if index is not None and index.kind == "Global" else table
     if any(part.tag not in item.get(part.name, {}) for part in source.keys.partition_attributes):
@@ -206,17 +206,17 @@ class ProxyService(Service):
     def _passed(self, name: str, request: HttpRequest) -> HttpReply:
         members = _members(request)
         tables = {table: self._table(table, request) for table in _table_names(members)}
-        known = {name: table for name, table in tables.items() if table is not None}
+        fakes = {name: table for name, table in tables.items() if table is not None}
         with self._lock:
             self.database.check_storms(name, Request(members))
-        if not known or len(known) < len(tables):
+        if not fakes or len(fakes) < len(tables):
             return self._upstream.send(request)
         match name:
             case "BatchWriteItem":
-                return self._batch_written(request, members, known)
+                return self._batch_written(request, members, fakes)
             case "BatchGetItem":
-                return self._batch_read(request, members, known)
-        (table,) = known.values()
+                return self._batch_read(request, members, fakes)
+        (table,) = fakes.values()
         return (self._read if name in READS else self._written)(name, request, members, table)
 
     def _written(self, name: str, request: HttpRequest, members: dict[str, Any], table: Table) -> HttpReply:
@@ -235,8 +235,8 @@ class ProxyService(Service):
         reply = self._upstream.send(request)
         if reply.status != _OK:
             return reply
-        found = _parsed(reply)
-        items = [found["Item"]] if "Item" in found else found.get("Items", [])
+        body = _parsed(reply)
+        items = [body["Item"]] if "Item" in body else body.get("Items", [])
         draws = read_draws(table, members, items, rounds_each=name == "GetItem")
         with self._lock:
             self.database.charge(draws)
@@ -248,9 +248,9 @@ class ProxyService(Service):
         reply = self._upstream.send(request)
         if reply.status != _OK:
             return reply
-        found = _parsed(reply)["Responses"]
+        responses = _parsed(reply)["Responses"]
         draws = {
-            table.name: read_draws(table, members["RequestItems"][name], found.get(name, []), rounds_each=True)
+            table.name: read_draws(table, members["RequestItems"][name], responses.get(name, []), rounds_each=True)
             for name, table in tables.items()
         }
         with self._lock:
@@ -272,7 +272,7 @@ class ProxyService(Service):
         refusal: Refusal | None = None
         with self._lock:
             for name, original, drawn in priced:
-                is_left = self.database.fault_injector.leaves()
+                is_left = self.database.fault_injector.leaves_unprocessed()
                 try:
                     if not is_left:
                         self.database.take(drawn)

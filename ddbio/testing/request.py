@@ -26,13 +26,13 @@ MAX_ITEM_BYTES = 400 * 1024
 MAX_NAME_BYTES = 65_535
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-attributes
 MAX_DEPTH = 32
-_SURELY_SHORT = MAX_NAME_BYTES // 4
+_MAX_UNCHECKED_LENGTH = MAX_NAME_BYTES // 4
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 _T = TypeVar("_T")
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html#HowItWorks.NamingRules
 _NAME = re.compile(r"[a-zA-Z0-9_.-]+")
-_SHORTEST_NAME, _LONGEST_NAME = 3, 255
+_MIN_NAME_LENGTH, _MAX_NAME_LENGTH = 3, 255
 _SURROGATE = re.compile(r"\\u[dD]")
 _TABLE_ARN = re.compile(r"arn:[^:]*:dynamodb:[^:]*:[^:]*:table/([^/]+)")
 
@@ -154,7 +154,7 @@ def _map(content: Any, depth: int) -> Item:
     _check_depth(depth)
     canonical: Item = {}
     for name, value in content.items():
-        if not 0 < len(name) <= _SURELY_SHORT:
+        if not 0 < len(name) <= _MAX_UNCHECKED_LENGTH:
             check_name(name)
         # Most values are strings, which need no further check.
         is_string = type(value) is dict and len(value) == 1 and type(value.get("S")) is str
@@ -299,25 +299,25 @@ def canonical_map(values: Any) -> Item:
 @lru_cache(maxsize=4096)
 def checked_name(text: str, member: str) -> str:
     """Return the name in a table's name or ARN. Raise if no table or index can have it."""
-    problems = name_problems(text, _member(member), 1 if member == "TableName" else _SHORTEST_NAME)
+    problems = name_problems(text, _member(member), 1 if member == "TableName" else _MIN_NAME_LENGTH)
     if problems:
         raise violations(problems)
     return _plain_name(text)
 
 
 @lru_cache(maxsize=4096)
-def name_problems(text: str, place: str, least: int) -> tuple[str, ...]:
+def name_problems(text: str, path: str, least: int) -> tuple[str, ...]:
     """Return the constraints that a table's name or ARN breaks, in the words of the service."""
     name = _plain_name(text)
     rules = (
         (not name or _NAME.fullmatch(name) is not None, f"satisfy regular expression pattern: {_NAME.pattern}"),
         (len(name) >= least, f"have length greater than or equal to {least}"),
-        (len(name) <= _LONGEST_NAME, f"have length less than or equal to {_LONGEST_NAME}"),
+        (len(name) <= _MAX_NAME_LENGTH, f"have length less than or equal to {_MAX_NAME_LENGTH}"),
     )
     return tuple(
-        f"Value '{name}' at '{place}' failed to satisfy constraint: Member must {rule}"
-        for is_kept, rule in rules
-        if not is_kept
+        f"Value '{name}' at '{path}' failed to satisfy constraint: Member must {rule}"
+        for is_satisfied, rule in rules
+        if not is_satisfied
     )
 
 

@@ -35,7 +35,7 @@ _GZIP_FRAME, _ZLIB_FRAME = 31, 15
 LOOPBACK = "127.0.0.1"
 _MAX_HEAD_BYTES = 16 << 10
 _RECEIVE_BYTES = 256 << 10
-_LARGEST_BODY_BYTES = 2 << 30
+_MAX_RECEIVED_BYTES = 2 << 30
 _BACKLOG = 512
 
 
@@ -100,13 +100,13 @@ def inflated(body: bytes, coding: str | None) -> bytes:
 
 def _gunzip(body: bytes) -> bytes:
     plain = b""
-    rest = body
-    while rest[:2] == b"\x1f\x8b" or rest is body:
+    remaining = body
+    while remaining[:2] == b"\x1f\x8b" or remaining is body:
         stream = zlib.decompressobj(_GZIP_FRAME)
-        plain += stream.decompress(rest, MAX_BODY_BYTES + 1 - len(plain))
+        plain += stream.decompress(remaining, MAX_BODY_BYTES + 1 - len(plain))
         if not stream.eof:
             raise EOFError
-        rest = stream.unused_data
+        remaining = stream.unused_data
     return plain
 
 
@@ -275,7 +275,7 @@ class _Conversation:
                 return None
         if end > _MAX_HEAD_BYTES:
             raise _BadRequestError(HTTPStatus.BAD_REQUEST)
-        return self._taken(end + 4)[:-4]
+        return self._consume(end + 4)[:-4]
 
     def _read_body(self, headers: dict[str, str]) -> bytes:
         if headers.get("expect", "").lower() == "100-continue":
@@ -285,9 +285,9 @@ class _Conversation:
         length = headers.get("content-length", "0")
         if not length.isdecimal():
             raise _BadRequestError(HTTPStatus.BAD_REQUEST)
-        if int(length) > _LARGEST_BODY_BYTES:
+        if int(length) > _MAX_RECEIVED_BYTES:
             raise _BadRequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-        return self._exactly(int(length))
+        return self._read_exactly(int(length))
 
     def _read_chunks(self) -> bytes:
         body = bytearray()
@@ -296,22 +296,22 @@ class _Conversation:
                 if not self._receive():
                     raise ConnectionError
             try:
-                size = int(self._taken(end + 2).split(b";")[0], 16)
+                size = int(self._consume(end + 2).split(b";")[0], 16)
             except ValueError:
                 raise _BadRequestError(HTTPStatus.BAD_REQUEST) from None
-            if len(body) + size > _LARGEST_BODY_BYTES:
+            if len(body) + size > _MAX_RECEIVED_BYTES:
                 raise _BadRequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-            body += self._exactly(size + 2)[:-2]
+            body += self._read_exactly(size + 2)[:-2]
             if not size:
                 return bytes(body)
 
-    def _exactly(self, size: int) -> bytes:
+    def _read_exactly(self, size: int) -> bytes:
         while len(self._received) < size:
             if not self._receive():
                 raise ConnectionError
-        return self._taken(size)
+        return self._consume(size)
 
-    def _taken(self, size: int) -> bytes:
+    def _consume(self, size: int) -> bytes:
         taken = bytes(self._received[:size])
         del self._received[:size]
         return taken

@@ -139,7 +139,7 @@ _CREDENTIAL = re.compile(r"AWS4-HMAC-SHA256 .*Credential=[^/,\s]+/\d{8}/[^/]+/[^
 AMZ_JSON = {"Content-Type": "application/x-amz-json-1.0"}
 _KINESIS_JSON = {"Content-Type": "application/x-amz-json-1.1"}
 _EVENTS = {"Content-Type": "application/vnd.amazon.eventstream"}
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 
 
 class Service:
@@ -154,7 +154,7 @@ class Service:
         """Return the reply to any request: an operation, the fake's own figures, or a health check."""
         url = urlsplit(request.target)
         if url.path.startswith("/_ddbio/"):
-            return self._own(request, url.path, parse_qs(url.query))
+            return self._answer_own(request, url.path, parse_qs(url.query))
         if request.method == "GET" and url.path == "/":
             return HttpReply(200, [b"healthy: dynamodb.us-east-1.amazonaws.com "])
         try:
@@ -202,10 +202,10 @@ class Service:
         yield initial_response()
         while not subscription.has_ended:
             with self._lock:
-                found = subscription.next()
-            yield found
-            if not found:
-                time.sleep(_LOOK_SECONDS)
+                events = subscription.next()
+            yield events
+            if not events:
+                time.sleep(_POLL_SECONDS)
 
     def _begin(self, name: str) -> FaultKind | None:
         """Count a request and return the fault that happens after its execution. The lock must be held."""
@@ -256,26 +256,26 @@ class Service:
             self._stream(table).trim(age_seconds)
 
     def _stream(self, table: str) -> Stream:
-        found = self.database.tables.get(table)
-        if found is None or found.stream is None:
+        fake_table = self.database.tables.get(table)
+        if fake_table is None or fake_table.stream is None:
             raise NotFoundError(f"{table} has no stream")
-        return found.stream
+        return fake_table.stream
 
-    def _own(self, request: HttpRequest, path: str, query: dict[str, list[str]]) -> HttpReply:
-        given = {name: values[-1] for name, values in query.items()}
+    def _answer_own(self, request: HttpRequest, path: str, query: dict[str, list[str]]) -> HttpReply:
+        parameters = {name: values[-1] for name, values in query.items()}
         match request.method, path:
             case "GET", "/_ddbio/consumed":
-                result: Any = self.consumed(given.get("table"))
+                result: Any = self.consumed(parameters.get("table"))
             case "GET", "/_ddbio/requests":
                 result = self.requests()
             case "GET", "/_ddbio/faulted":
                 result = self.faulted()
             case "POST", "/_ddbio/pass":
-                self.pass_time(float(given.get("seconds", "0")))
+                self.pass_time(float(parameters.get("seconds", "0")))
                 result = {}
             case "POST", ("/_ddbio/load" | "/_ddbio/expire" | "/_ddbio/split" | "/_ddbio/trim"):
                 try:
-                    result = self._change(path, given, request.body)
+                    result = self._change(path, parameters, request.body)
                 except DdbioError as error:
                     named = {"type": type(error).__name__, "error": str(error)}
                     return HttpReply(400, [json.dumps(named).encode()])
@@ -283,17 +283,17 @@ class Service:
                 return HttpReply(404, [b"{}"])
         return HttpReply(200, [json.dumps(result).encode()], {"Content-Type": "application/json"})
 
-    def _change(self, path: str, given: dict[str, str], body: bytes) -> dict[str, Any]:
-        table = given.get("table", "")
+    def _change(self, path: str, parameters: dict[str, str], body: bytes) -> dict[str, Any]:
+        table = parameters.get("table", "")
         match path:
             case "/_ddbio/load":
-                return {"items": self.load(table, body, given.get("key", ""))}
+                return {"items": self.load(table, body, parameters.get("key", ""))}
             case "/_ddbio/expire":
                 return {"items": self.expire(table)}
             case "/_ddbio/split":
-                self.split_shards(table, int(given.get("into", "2")))
+                self.split_shards(table, int(parameters.get("into", "2")))
             case _:
-                self.trim_stream(table, float(given.get("seconds", "0")))
+                self.trim_stream(table, float(parameters.get("seconds", "0")))
         return {}
 
 

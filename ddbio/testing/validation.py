@@ -57,27 +57,27 @@ class Rule(NamedTuple):
     is_required: bool = False
     hides_value: bool = False
 
-    def is_kept(self, members: dict[str, Any]) -> bool:
+    def is_satisfied(self, members: dict[str, Any]) -> bool:
         """Return whether a request satisfies this constraint."""
         if "." in self.path:
             return members.get(self.path.partition(".")[0]) is None or not any(self.problems(members))
         value = members.get(self.path)
-        return not self.is_required if value is None else self._broken(value) is None
+        return not self.is_required if value is None else self._broken_rule(value) is None
 
     def problems(self, members: dict[str, Any]) -> Iterator[str]:
         """Yield a text for each value that breaks this constraint."""
-        for place, value in _values(members, self.path.split("."), ""):
+        for path, value in _values(members, self.path.split("."), ""):
             if value is None:
                 if self.is_required:
-                    yield f"Value null at '{place}' failed to satisfy constraint: Member must not be null"
+                    yield f"Value null at '{path}' failed to satisfy constraint: Member must not be null"
                 continue
-            broken = self._broken(value)
+            broken = self._broken_rule(value)
             if broken:
-                where = f"'{self.path}'" if self.hides_value else f"'{place}'"
+                where = f"'{self.path}'" if self.hides_value else f"'{path}'"
                 shown = "" if self.hides_value else f"'{shown_value(value, self.shape)}' "
                 yield f"Value {shown}at {where} failed to satisfy constraint: Member must {broken}"
 
-    def _broken(self, value: Any) -> str | None:
+    def _broken_rule(self, value: Any) -> str | None:
         if self.choices:
             if type(value) is not str or value in self.choices:
                 return None
@@ -95,18 +95,18 @@ class Rule(NamedTuple):
         return None
 
 
-def _values(value: Any, steps: list[str], place: str) -> Iterator[tuple[str, Any]]:
+def _values(value: Any, steps: list[str], path: str) -> Iterator[tuple[str, Any]]:
     """Yield the values at a path, each with its path in the service's notation."""
     if not steps:
-        yield place, value
+        yield path, value
         return
-    step, *rest = steps
+    step, *remaining = steps
     if step == "*":
         for number, element in enumerate(value if type(value) is list else (), start=1):
-            yield from _values(element, rest, f"{place}.{number}.member")
+            yield from _values(element, remaining, f"{path}.{number}.member")
     elif type(value) is dict:
         name = step[:1].lower() + step[1:]
-        yield from _values(value.get(step), rest, f"{place}.{name}" if place else name)
+        yield from _values(value.get(step), remaining, f"{path}.{name}" if path else name)
 
 
 def shown_value(value: Any, shape: str = "") -> str:
@@ -214,9 +214,9 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     ),
 }
 # For a missing name, the operations on items return the model's message. The others have their own text.
-_OF_ITEMS = frozenset({"DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem"})
-_OF_TABLES = frozenset({"CreateTable", "DeleteTable", "DescribeTable", "UpdateTable"})
-_SHORTEST_NAME, _SHORTEST_NEW_NAME = 1, 3
+_ITEM_OPERATIONS = frozenset({"DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem"})
+_TABLE_OPERATIONS = frozenset({"CreateTable", "DeleteTable", "DescribeTable", "UpdateTable"})
+_MIN_NAME_LENGTH, _MIN_NEW_NAME_LENGTH = 1, 3
 
 
 _REQUIRED = {
@@ -233,14 +233,14 @@ _BY_MEMBER = {
 }
 
 
-def _are_kept(operation: str, members: dict[str, Any]) -> bool:
+def _are_satisfied(operation: str, members: dict[str, Any]) -> bool:
     """Return whether a request satisfies all constraints of its operation."""
     by_member = _BY_MEMBER.get(operation)
     if by_member is None:
         return True
     for name in members:
         for rule in by_member.get(name, ()):
-            if not rule.is_kept(members):
+            if not rule.is_satisfied(members):
                 return False
     return all(members.get(name) is not None for name in _REQUIRED[operation])
 
@@ -248,9 +248,9 @@ def _are_kept(operation: str, members: dict[str, Any]) -> bool:
 def validated(operation: str, request: Request) -> Request:
     """Return a request with legacy parameters converted to expressions. Raise if a constraint is broken."""
     members = request.members
-    if operation in _OF_ITEMS or operation in _OF_TABLES:
+    if operation in _ITEM_OPERATIONS or operation in _TABLE_OPERATIONS:
         _check_table_name(operation, members)
-    if not _are_kept(operation, members):
+    if not _are_satisfied(operation, members):
         raise violations([problem for rule in _RULES[operation] for problem in rule.problems(members)])
     if LEGACY_MEMBERS.isdisjoint(members):
         return request
@@ -267,10 +267,12 @@ def validated(operation: str, request: Request) -> Request:
 def _check_table_name(operation: str, members: dict[str, Any]) -> None:
     name = members.get("TableName")
     if name is None:
-        if operation in _OF_TABLES:
+        if operation in _TABLE_OPERATIONS:
             raise required_parameter("TableName")
         raise violations(["Value null at 'tableName' failed to satisfy constraint: Member must not be null"])
     if type(name) is str:
-        problems = name_problems(name, "tableName", _SHORTEST_NEW_NAME if operation in _OF_TABLES else _SHORTEST_NAME)
+        problems = name_problems(
+            name, "tableName", _MIN_NEW_NAME_LENGTH if operation in _TABLE_OPERATIONS else _MIN_NAME_LENGTH
+        )
         if problems:
             raise violations(problems)

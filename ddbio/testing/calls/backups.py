@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from ddbio.testing.tables.table import Stored, Table
 
 _MAX_LISTED = 100
-_SHORTEST_NAME, _LONGEST_NAME = 3, 255
+_MIN_NAME_LENGTH, _MAX_NAME_LENGTH = 3, 255
 
 
 def create_backup(database: Database, request: Request) -> dict[str, Any]:
     """Back up a table."""
     name = request.required("BackupName")
-    if not _SHORTEST_NAME <= len(name) <= _LONGEST_NAME:
+    if not _MIN_NAME_LENGTH <= len(name) <= _MAX_NAME_LENGTH:
         raise constraint(name, "backupName", "have length between 3 and 255")
     table = _table(database, request.table_name())
     now = database.wall_clock.now()
@@ -64,13 +64,13 @@ def list_backups(database: Database, request: Request) -> dict[str, Any]:
     arns = list(database.backups)
     if after is not None:
         arns = arns[arns.index(after) + 1 :] if after in database.backups else []
-    found = [database.backups[arn] for arn in arns if table in (None, database.backups[arn].table.name)]
+    backups = [database.backups[arn] for arn in arns if table in (None, database.backups[arn].table.name)]
     now = database.wall_clock.now()
     summaries = [
-        {**each.details(now), **{name: each.source()[name] for name in ("TableName", "TableId", "TableArn")}}
-        for each in found[:limit]
+        {**backup.details(now), **{name: backup.source()[name] for name in ("TableName", "TableId", "TableArn")}}
+        for backup in backups[:limit]
     ]
-    more = {"LastEvaluatedBackupArn": found[limit - 1].arn} if len(found) > limit else {}
+    more = {"LastEvaluatedBackupArn": backups[limit - 1].arn} if len(backups) > limit else {}
     return {"BackupSummaries": summaries, **more}
 
 

@@ -208,8 +208,8 @@ class _Change:
 
     def _create(self, definition: dict[str, Any]) -> None:
         table = self._table
-        given = self._request.listing("AttributeDefinitions") or []
-        types = attribute_types([*table.description["AttributeDefinitions"], *given])
+        definitions = self._request.listing("AttributeDefinitions") or []
+        types = attribute_types([*table.description["AttributeDefinitions"], *definitions])
         add_index(table, "Global", definition, types, self._billing)
         index = table.indexes[definition["IndexName"]]
         for _, stored in table.store.snapshot().entries():

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ddbio.testing.tables.table import Table
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/time-to-live-ttl-before-you-start.html
-_OLDEST_SECONDS = 5 * 365 * 24 * 3600
+_MAX_AGE_SECONDS = 5 * 365 * 24 * 3600
 
 
 def expire_items(database: Database, name: str) -> int:
@@ -35,23 +35,25 @@ def expire_items(database: Database, name: str) -> int:
         return 0
     now = Decimal(str(database.wall_clock.now()))
     streams = database.data_streams.values()
-    listeners: list[Stream | Destination] = [each.destinations[name] for each in streams if name in each.destinations]
+    listeners: list[Stream | Destination] = [
+        stream.destinations[name] for stream in streams if name in stream.destinations
+    ]
     if table.stream is not None:
         listeners.append(table.stream)
-    for each in listeners:
-        each.expires = True
+    for listener in listeners:
+        listener.expires = True
     try:
         return _delete(table, table.expiry, now)
     finally:
-        for each in listeners:
-            each.expires = False
+        for listener in listeners:
+            listener.expires = False
 
 
 def _delete(table: Table, attribute: str, now: Decimal) -> int:
     expired = []
     for key, stored in table.store.snapshot().entries():
         at = json.loads(stored.json).get(attribute, {}).get("N")
-        if at is not None and now - _OLDEST_SECONDS <= Decimal(at) < now:
+        if at is not None and now - _MAX_AGE_SECONDS <= Decimal(at) < now:
             expired.append(key)
     for key in expired:
         table.plan_write(key, None).apply()

@@ -38,9 +38,9 @@ _TOKEN_MEMBERS = (
 _VIEWS = ("NEW_AND_OLD_IMAGES", "NEW_IMAGE")
 _MAX_LISTED = 25
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_IncrementalExportSpecification.html
-_SHORTEST_SECONDS, _LONGEST_SECONDS = 15 * 60, 24 * 60 * 60
+_MIN_WINDOW_SECONDS, _MAX_WINDOW_SECONDS = 15 * 60, 24 * 60 * 60
 # https://aws.amazon.com/dynamodb/pricing/on-demand/
-_LEAST_BILLED_BYTES = 10 * 1024 * 1024
+_MIN_BILLED_BYTES = 10 * 1024 * 1024
 
 
 def put_export(
@@ -61,14 +61,14 @@ def put_export(
     ending = "ion.gz" if description["ExportFormat"] == "ION" else "json.gz"
     s3.put(bucket, f"{folder}/_started", b"")
     files = []
-    for each in lines:
-        body = gzip.compress(b"".join(each))
+    for file_lines in lines:
+        body = gzip.compress(b"".join(file_lines))
         digest = hashlib.md5(body, usedforsecurity=False).digest()
         key = f"{data}/{''.join(chosen.choices(_NAME_LETTERS, k=_NAME_LENGTH))}.{ending}"
         s3.put(bucket, key, body)
         files.append(
             {
-                "itemCount": len(each),
+                "itemCount": len(file_lines),
                 "md5Checksum": base64.b64encode(digest).decode(),
                 "etag": hashlib.md5(digest, usedforsecurity=False).hexdigest() + "-1",
                 "dataFileS3Key": key,
@@ -167,15 +167,17 @@ def list_exports(database: Database, request: Request) -> dict[str, Any]:
     limit = request.integer("MaxResults", 1, _MAX_LISTED) or _MAX_LISTED
     there = {table.arn for table in database.tables.values()}
     shown, more = database.exports.page(
-        limit, request.text("NextToken"), lambda each: each["TableArn"] in there and arn in (None, each["TableArn"])
+        limit,
+        request.text("NextToken"),
+        lambda description: description["TableArn"] in there and arn in (None, description["TableArn"]),
     )
     summaries = [
         {
-            "ExportArn": each["ExportArn"],
-            "ExportStatus": each["ExportStatus"],
-            "ExportType": each.get("ExportType", "FULL_EXPORT"),
+            "ExportArn": description["ExportArn"],
+            "ExportStatus": description["ExportStatus"],
+            "ExportType": description.get("ExportType", "FULL_EXPORT"),
         }
-        for each in shown
+        for description in shown
     ]
     return {"ExportSummaries": summaries, **more}
 
@@ -239,7 +241,7 @@ def _window(table: Table, request: Request, now: float) -> dict[str, Any]:
         raise malformed()
     _check_time(table, start, now)
     _check_time(table, end, now)
-    if not _SHORTEST_SECONDS <= end - start <= _LONGEST_SECONDS:
+    if not _MIN_WINDOW_SECONDS <= end - start <= _MAX_WINDOW_SECONDS:
         raise service_refusal(
             "InvalidExportTimeException",
             "The export period must be between 15 minutes and 24 hours",
@@ -274,7 +276,7 @@ def _lines(
             size_bytes += sum(image.size_bytes for image in (write.old, write.new) if image is not None)
             record = dict(_record(table, write, window["ExportViewType"], chosen))
             lines[table.partition_of(key)].append(encode(record))
-    return [lines[each] for each in range(table.throughput.partitions)], max(size_bytes, _LEAST_BILLED_BYTES)
+    return [lines[partition] for partition in range(table.throughput.partitions)], max(size_bytes, _MIN_BILLED_BYTES)
 
 
 def _record(table: Table, write: Write, view: str, chosen: Random) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -51,12 +51,12 @@ def import_table(database: Database, request: Request) -> dict[str, Any]:
     token = request.required("ClientToken")
     source, table = _source(request), _table(database, request)
     imports = database.imports
-    for each in imports.running():
-        if each["ClientToken"] == token:
-            if each["TableArn"] != table.arn:
+    for running in imports.running():
+        if running["ClientToken"] == token:
+            if running["TableArn"] != table.arn:
                 raise service_refusal("ImportConflictException", "Duplicate request detected")
-            return {"ImportTableDescription": each}
-    if table.name in database.tables or any(each["TableArn"] == table.arn for each in imports.running()):
+            return {"ImportTableDescription": running}
+    if table.name in database.tables or any(running["TableArn"] == table.arn for running in imports.running()):
         raise in_use(f"Table already exists: {table.name}")
     now = database.wall_clock.now()
     digest = hashlib.blake2b(str(time.monotonic_ns()).encode(), digest_size=4).hexdigest()
@@ -94,9 +94,16 @@ def list_imports(database: Database, request: Request) -> dict[str, Any]:
     """List imports, the newest first, without their counts."""
     arn = request.text("TableArn")
     limit = request.integer("PageSize", 1, _MAX_LISTED) or _MAX_LISTED
-    shown, more = database.imports.page(limit, request.text("NextToken"), lambda each: arn in (None, each["TableArn"]))
+    shown, more = database.imports.page(
+        limit, request.text("NextToken"), lambda description: arn in (None, description["TableArn"])
+    )
     names = (*_LISTED, "StartTime", "EndTime")
-    return {"ImportSummaryList": [{name: each[name] for name in names if name in each} for each in shown], **more}
+    return {
+        "ImportSummaryList": [
+            {name: description[name] for name in names if name in description} for description in shown
+        ],
+        **more,
+    }
 
 
 class _ImportRun:
@@ -137,8 +144,8 @@ class _ImportRun:
 
 def _source(request: Request) -> tuple[str, str]:
     match request.required("S3BucketSource"):
-        case {"S3Bucket": str(bucket), **rest}:
-            return bucket, str(rest.get("S3KeyPrefix", ""))
+        case {"S3Bucket": str(bucket), **members}:
+            return bucket, str(members.get("S3KeyPrefix", ""))
     raise malformed()
 
 
@@ -249,7 +256,7 @@ class BulkRun:
         prefix = self._reports.get("S3KeyPrefix", "").rstrip("/")
         for kind in self._reports["OutputType"]:
             if self._reported[kind]:
-                lines = "".join(json.dumps(each) + "\n" for each in self._reported[kind])
+                lines = "".join(json.dumps(record) + "\n" for record in self._reported[kind])
                 key = f"{prefix}/{self._name}/{kind}/0000.json.gz".lstrip("/")
                 self._s3.put(self._reports["S3Bucket"], key, gzip.compress(lines.encode()))
         counts = {kind: len(records) for kind, records in self._reported.items()}
@@ -304,7 +311,7 @@ def list_bulk_operations(database: Database, request: Request) -> dict[str, Any]
     """List bulk operations, the newest first."""
     limit = request.integer("MaxResults", 1, _MAX_LISTED) or _MAX_LISTED
     shown, more = database.bulk.page(limit, request.text("NextToken"), lambda _: True)
-    listed = [{name: each[name] for name in _BULK_LISTED if name in each} for each in shown]
+    listed = [{name: description[name] for name in _BULK_LISTED if name in description} for description in shown]
     return {"BulkOperationsSummaryList": listed, **more}
 
 

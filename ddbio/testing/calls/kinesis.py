@@ -25,7 +25,7 @@ _MAX_RECORDS, _MAX_BYTES = 10_000, 10 * 1024 * 1024
 ITERATOR_SECONDS = 5 * 60
 # https://docs.aws.amazon.com/kinesis/latest/APIReference/API_ListShards.html
 _MAX_SHARDS = 10_000
-_USUAL_SHARDS = 1_000
+_DEFAULT_SHARDS = 1_000
 _ITERATORS = ("TRIM_HORIZON", "LATEST", "AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER", "AT_TIMESTAMP")
 _ARN = re.compile(r"arn:[^:]*:kinesis:[^:]*:[^:]*:stream/([a-zA-Z0-9_.-]+)")
 _PRECISIONS = ("MILLISECOND", "MICROSECOND")
@@ -86,14 +86,14 @@ def list_shards(database: Database, request: Request) -> dict[str, Any]:
         after = wanted["ShardId"]
     after = request.text("ExclusiveStartShardId") or after.strip("|")
     open_only = wanted.get("Type") == "AT_LATEST"
-    limit = request.integer("MaxResults", 1, _MAX_SHARDS) or _USUAL_SHARDS
-    found = [
+    limit = request.integer("MaxResults", 1, _MAX_SHARDS) or _DEFAULT_SHARDS
+    shards = [
         shard
         for shard_id, shard in sorted(stream.shards.items())
         if shard_id > after and (shard.ending is None or not open_only)
     ]
-    reply: dict[str, Any] = {"Shards": [shard.describe() for shard in found[:limit]]}
-    return reply | ({"NextToken": f"{stream.name}|{found[limit - 1].shard_id}"} if len(found) > limit else {})
+    reply: dict[str, Any] = {"Shards": [shard.describe() for shard in shards[:limit]]}
+    return reply | ({"NextToken": f"{stream.name}|{shards[limit - 1].shard_id}"} if len(shards) > limit else {})
 
 
 def get_shard_iterator(database: Database, request: Request) -> dict[str, Any]:
@@ -101,11 +101,13 @@ def get_shard_iterator(database: Database, request: Request) -> dict[str, Any]:
     stream = _stream(database, request)
     shard = shard_of(stream, request.required("ShardId"))
     kind = request.text("ShardIteratorType", _ITERATORS) or request.required("ShardIteratorType")
-    place = place_of(stream, shard, kind, request.text("StartingSequenceNumber"), request.members.get("Timestamp"))
-    return {"ShardIterator": _iterator(database, stream, shard, place)}
+    sequence = start_sequence(
+        stream, shard, kind, request.text("StartingSequenceNumber"), request.members.get("Timestamp")
+    )
+    return {"ShardIterator": _iterator(database, stream, shard, sequence)}
 
 
-def place_of(stream: DataStream, shard: KinesisShard, kind: str, number: str | None, at: float | None) -> int:
+def start_sequence(stream: DataStream, shard: KinesisShard, kind: str, number: str | None, at: float | None) -> int:
     """Return the sequence number at which a read of a shard starts."""
     stream.trim()
     match kind:
@@ -114,21 +116,21 @@ def place_of(stream: DataStream, shard: KinesisShard, kind: str, number: str | N
         case "LATEST":
             return shard.records[-1].sequence + 1 if shard.records else shard.starting
         case "AT_TIMESTAMP":
-            late = [each.sequence for each in shard.records if each.arrived_at >= float(at or 0.0)]
+            late = [record.sequence for record in shard.records if record.arrived_at >= float(at or 0.0)]
             return late[0] if late else (shard.records[-1].sequence + 1 if shard.records else shard.starting)
     if number is None or not number.isdecimal():
         raise bad_argument("StartingSequenceNumber is required for " + kind)
     # Trimmed records are skipped silently.
-    place = int(number) + (kind == "AFTER_SEQUENCE_NUMBER")
-    if place < shard.starting or (shard.ending is not None and place > shard.ending + 1):
+    sequence = int(number) + (kind == "AFTER_SEQUENCE_NUMBER")
+    if sequence < shard.starting or (shard.ending is not None and sequence > shard.ending + 1):
         raise bad_argument(f"StartingSequenceNumber {number} used on shard {shard.shard_id} is invalid")
-    return place
+    return sequence
 
 
 def get_records(database: Database, request: Request) -> Chunks:
     """Return the next records of a shard: at most 10,000 and 10 MB per call, 5 calls per second and 2 MB/s."""
     try:
-        name, shard_id, place, issued_at = json.loads(
+        name, shard_id, sequence, issued_at = json.loads(
             base64.b64decode(request.required("ShardIterator"), validate=True)
         )
     except (ValueError, binascii.Error):
@@ -143,7 +145,7 @@ def get_records(database: Database, request: Request) -> Chunks:
         raise Refusal("ProvisionedThroughputExceededException", f"Rate exceeded for shard {shard_id} in stream {name}.")
     stream.trim()
     stream.deliver()
-    first = last = shard.from_sequence(place)
+    first = last = shard.from_sequence(sequence)
     size_bytes = 0
     while last < min(first + limit, len(shard.records)):
         size_bytes += len(shard.records[last].json)
@@ -152,7 +154,7 @@ def get_records(database: Database, request: Request) -> Chunks:
         last += 1
     records = shard.records[first:last]
     shard.free_at = clock + size_bytes / BYTES_PER_SECOND
-    after = records[-1].sequence + 1 if records else place
+    after = records[-1].sequence + 1 if records else sequence
     reply: Chunks = [b'{"Records":[', b",".join(record.json for record in records), b"]"]
     if shard.ending is None or last < len(shard.records):
         behind = 0 if last == len(shard.records) else database.wall_clock.now() - shard.records[last].arrived_at
@@ -166,9 +168,9 @@ def get_records(database: Database, request: Request) -> Chunks:
 def children_of(stream: DataStream, shard_id: str) -> list[dict[str, Any]]:
     """Return the children of a shard in the format of replies."""
     return [
-        {"ShardId": each.shard_id, "ParentShards": list(each.parents), **each.hash_range()}
-        for each in stream.shards.values()
-        if shard_id in each.parents
+        {"ShardId": shard.shard_id, "ParentShards": list(shard.parents), **shard.hash_range()}
+        for shard in stream.shards.values()
+        if shard_id in shard.parents
     ]
 
 
@@ -180,7 +182,7 @@ def put_record(database: Database, request: Request) -> dict[str, Any]:
 def put_records(database: Database, request: Request) -> dict[str, Any]:
     """Add records to a data stream."""
     stream = _stream(database, request)
-    return {"FailedRecordCount": 0, "Records": [_put(stream, each) for each in request.members["Records"]]}
+    return {"FailedRecordCount": 0, "Records": [_put(stream, record) for record in request.members["Records"]]}
 
 
 def split_shard(database: Database, request: Request) -> dict[str, Any]:
@@ -198,7 +200,7 @@ def merge_shards(database: Database, request: Request) -> dict[str, Any]:
     stream = _stream(database, request)
     shard = _open(stream, request.required("ShardToMerge"))
     other = _open(stream, request.required("AdjacentShardToMerge"))
-    low, high = sorted((shard, other), key=lambda each: each.hashes)
+    low, high = sorted((shard, other), key=lambda item: item.hashes)
     if low.hashes[1] + 1 != high.hashes[0]:
         raise bad_argument(
             f"Shards {shard.shard_id} and {other.shard_id} are not an adjacent pair of shards eligible for merging"
@@ -260,17 +262,17 @@ def _changed(table: Table, stream: DataStream, status: str) -> dict[str, Any]:
     return {"TableName": table.name, "StreamArn": stream.arn, "DestinationStatus": status}
 
 
-def _put(stream: DataStream, given: dict[str, Any]) -> dict[str, Any]:
-    hash_key = given.get("ExplicitHashKey")
+def _put(stream: DataStream, record: dict[str, Any]) -> dict[str, Any]:
+    hash_key = record.get("ExplicitHashKey")
     if hash_key is not None and not 0 <= int(hash_key) < HASH_KEYS:
         raise bad_argument("Invalid ExplicitHashKey.")
-    data = base64.b64decode(given["Data"])
-    shard_id, sequence = stream.put(given["PartitionKey"], data, None if hash_key is None else int(hash_key))
+    data = base64.b64decode(record["Data"])
+    shard_id, sequence = stream.put(record["PartitionKey"], data, None if hash_key is None else int(hash_key))
     return {"ShardId": shard_id, "SequenceNumber": str(sequence)}
 
 
-def _iterator(database: Database, stream: DataStream, shard: KinesisShard, place: int) -> str:
-    token = json.dumps([stream.name, shard.shard_id, place, database.wall_clock.now()])
+def _iterator(database: Database, stream: DataStream, shard: KinesisShard, sequence: int) -> str:
+    token = json.dumps([stream.name, shard.shard_id, sequence, database.wall_clock.now()])
     return base64.b64encode(token.encode()).decode()
 
 

@@ -12,7 +12,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddbio.testing.calls.kinesis import bad_argument, children_of, place_of, shard_of, stream_by_arn
+from ddbio.testing.calls.kinesis import bad_argument, children_of, shard_of, start_sequence, stream_by_arn
 from ddbio.testing.refusal import Refusal
 from ddbio.testing.tables.kinesis import BYTES_PER_SECOND, Consumer
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from ddbio.testing.tables.kinesis import DataStream, KinesisShard
 
 SUBSCRIBED_SECONDS = 5 * 60
-_TAKEN_SECONDS = 5
+_TAKEOVER_SECONDS = 5
 # https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html
-_MOST_CONSUMERS = 20
-_MOST_RECORDS, _MOST_BYTES = 1_000, 1024 * 1024
+_MAX_CONSUMERS = 20
+_MAX_RECORDS, _MAX_BYTES = 1_000, 1024 * 1024
 # An event without records is sent at this interval.
-_BEAT_SECONDS = 1.0
+_HEARTBEAT_SECONDS = 1.0
 _CONSUMER_ARN = re.compile(r"(arn:[^:]*:kinesis:[^:]*:[^:]*:stream/[a-zA-Z0-9_.-]+)/consumer/([a-zA-Z0-9_.-]+):\d+")
 _TEXT = 7
 """The type of a header whose value is text."""
@@ -40,8 +40,8 @@ def register_consumer(database: Database, request: Request) -> dict[str, Any]:
     stream, name = stream_by_arn(database, request.required("StreamARN")), request.required("ConsumerName")
     if name in stream.consumers:
         raise Refusal("ResourceInUseException", f"Consumer {name} under stream {stream.name} already exists.")
-    if len(stream.consumers) == _MOST_CONSUMERS:
-        raise Refusal("LimitExceededException", f"Stream {stream.name} has {_MOST_CONSUMERS} consumers.")
+    if len(stream.consumers) == _MAX_CONSUMERS:
+        raise Refusal("LimitExceededException", f"Stream {stream.name} has {_MAX_CONSUMERS} consumers.")
     now = database.wall_clock.now()
     made = stream.consumers[name] = Consumer(name, f"{stream.arn}/consumer/{name}:{int(now)}", now)
     return {"Consumer": _described(made, "CREATING")}
@@ -49,21 +49,21 @@ def register_consumer(database: Database, request: Request) -> dict[str, Any]:
 
 def describe_consumer(database: Database, request: Request) -> dict[str, Any]:
     """Describe a consumer by its ARN, or by its name and the stream's ARN."""
-    stream, found = _consumer(database, request)
-    return {"ConsumerDescription": {**_described(found, "ACTIVE"), "StreamARN": stream.arn}}
+    stream, consumer = _consumer(database, request)
+    return {"ConsumerDescription": {**_described(consumer, "ACTIVE"), "StreamARN": stream.arn}}
 
 
 def list_consumers(database: Database, request: Request) -> dict[str, Any]:
     """List the consumers of a data stream."""
     stream = stream_by_arn(database, request.required("StreamARN"))
-    return {"Consumers": [_described(each, "ACTIVE") for each in stream.consumers.values()]}
+    return {"Consumers": [_described(consumer, "ACTIVE") for consumer in stream.consumers.values()]}
 
 
 def deregister_consumer(database: Database, request: Request) -> dict[str, Any]:
     """Delete a consumer and end its subscriptions."""
-    stream, found = _consumer(database, request)
-    found.subscriptions.clear()
-    del stream.consumers[found.name]
+    stream, consumer = _consumer(database, request)
+    consumer.subscriptions.clear()
+    del stream.consumers[consumer.name]
     return {}
 
 
@@ -74,16 +74,16 @@ def subscribe_to_shard(database: Database, request: Request) -> Subscription:
     begin = request.mapping("StartingPosition")
     if not begin or "Type" not in begin:
         raise bad_argument("StartingPosition is required")
-    place = place_of(stream, shard, begin["Type"], begin.get("SequenceNumber"), begin.get("Timestamp"))
+    sequence = start_sequence(stream, shard, begin["Type"], begin.get("SequenceNumber"), begin.get("Timestamp"))
     now = database.wall_clock.now()
     made_at, number = consumer.subscriptions.get(shard.shard_id, (0.0, 0))
-    if now - made_at < _TAKEN_SECONDS:
+    if now - made_at < _TAKEOVER_SECONDS:
         raise Refusal(
             "ResourceInUseException",
             f"Another active subscription exists for this consumer: {consumer.name} on shard {shard.shard_id}",
         )
     consumer.subscriptions[shard.shard_id] = now, number + 1
-    return Subscription(database, stream, consumer, shard, place, number + 1, now)
+    return Subscription(database, stream, consumer, shard, sequence, number + 1, now)
 
 
 @dataclass
@@ -94,12 +94,12 @@ class Subscription:
     stream: DataStream
     consumer: Consumer
     shard: KinesisShard
-    place: int
+    sequence: int
     number: int
     made_at: float
     has_ended: bool = False
     _due_at: float = 0.0
-    _beats_at: float = 0.0
+    _heartbeat_at: float = 0.0
 
     def next(self) -> bytes:
         """Return the next events, or nothing if there are none yet. Set ``has_ended`` at the end."""
@@ -119,27 +119,30 @@ class Subscription:
 
     def _event(self, clock: float) -> bytes:
         shard = self.shard
-        first = last = shard.from_sequence(self.place)
+        first = last = shard.from_sequence(self.sequence)
         size_bytes = 0
-        while last < min(first + _MOST_RECORDS, len(shard.records)):
+        while last < min(first + _MAX_RECORDS, len(shard.records)):
             size_bytes += len(shard.records[last].json)
-            if size_bytes > _MOST_BYTES and last > first:
+            if size_bytes > _MAX_BYTES and last > first:
                 break
             last += 1
         records = shard.records[first:last]
         self.has_ended = shard.ending is not None and last == len(shard.records)
-        if not records and not self.has_ended and clock < self._beats_at:
+        if not records and not self.has_ended and clock < self._heartbeat_at:
             return b""
-        self._due_at, self._beats_at = clock + size_bytes / BYTES_PER_SECOND, clock + _BEAT_SECONDS
-        self.place = records[-1].sequence + 1 if records else self.place
+        self._due_at, self._heartbeat_at = clock + size_bytes / BYTES_PER_SECOND, clock + _HEARTBEAT_SECONDS
+        self.sequence = records[-1].sequence + 1 if records else self.sequence
         behind = 0.0
         if last < len(shard.records):
             behind = self.database.wall_clock.now() - shard.records[last].arrived_at
-        told: dict[str, Any] = {"ContinuationSequenceNumber": str(self.place - 1)}
+        position: dict[str, Any] = {"ContinuationSequenceNumber": str(self.sequence - 1)}
         if self.has_ended:
-            told = {"ContinuationSequenceNumber": None, "ChildShards": children_of(self.stream, shard.shard_id)}
-        told["MillisBehindLatest"] = int(behind * 1000)
-        payload = b'{"Records":[%s],%s' % (b",".join(each.json for each in records), json.dumps(told).encode()[1:])
+            position = {"ContinuationSequenceNumber": None, "ChildShards": children_of(self.stream, shard.shard_id)}
+        position["MillisBehindLatest"] = int(behind * 1000)
+        payload = b'{"Records":[%s],%s' % (
+            b",".join(record.json for record in records),
+            json.dumps(position).encode()[1:],
+        )
         return frame({":message-type": "event", ":event-type": "SubscribeToShardEvent", **_JSON}, payload)
 
 
@@ -171,10 +174,10 @@ def _consumer(database: Database, request: Request) -> tuple[DataStream, Consume
         if match is None:
             raise bad_argument(f"Invalid ConsumerARN: {arn}")
         stream, name = stream_by_arn(database, match[1]), match[2]
-    found = stream.consumers.get(name)
-    if found is None or arn not in {None, found.arn}:
+    consumer = stream.consumers.get(name)
+    if consumer is None or arn not in {None, consumer.arn}:
         raise Refusal("ResourceNotFoundException", f"Consumer {name} under stream {stream.name} not found.")
-    return stream, found
+    return stream, consumer
 
 
 def _described(consumer: Consumer, status: str) -> dict[str, Any]:

@@ -37,15 +37,15 @@ _PROJECTION_MEMBERS = frozenset(
 def get_item(database: Database, request: Request) -> Chunks:
     """Read one item by its key."""
     tree = requested_tree(request)
-    given = canonical_map(request.required("Key"))
+    key_item = canonical_map(request.required("Key"))
     table = database.table(request)
-    key = checked_key(table, given)
+    key = checked_key(table, key_item)
     draw = _draw(table, key, consistent=request.boolean("ConsistentRead"))
     database.take([draw])
     stored = table.store.get(key)
-    found = b"" if stored is None else b'"Item":' + picked(stored, tree)
+    item = b"" if stored is None else b'"Item":' + picked(stored, tree)
     consumed = to_json(consumed_member(request, table, [draw]))[1:-1]
-    return [b"{", consumed, b"," * bool(consumed and found), found, b"}"]
+    return [b"{", consumed, b"," * bool(consumed and item), item, b"}"]
 
 
 def requested_tree(request: Request) -> Tree | None:
@@ -90,9 +90,9 @@ def batch_get_item(database: Database, request: Request) -> Chunks:
         batch.read(name, table, part, keys)
     if batch.refusal is not None and not batch.draws:
         raise batch.refusal
-    found = b",".join(to_json(name) + b":[" + b",".join(items) + b"]" for name, items in batch.responses.items())
-    rest = {"UnprocessedKeys": batch.unprocessed, **consumed_list(request, batch.draws, database)}
-    return [b'{"Responses":{', found, b"},", to_json(rest)[1:]]
+    responses = b",".join(to_json(name) + b":[" + b",".join(items) + b"]" for name, items in batch.responses.items())
+    members = {"UnprocessedKeys": batch.unprocessed, **consumed_list(request, batch.draws, database)}
+    return [b'{"Responses":{', responses, b"},", to_json(members)[1:]]
 
 
 def _checked_part(database: Database, name: str, part: Any) -> tuple[Table, Request, list[tuple[Any, Key]]]:
@@ -101,15 +101,15 @@ def _checked_part(database: Database, name: str, part: Any) -> tuple[Table, Requ
     if not part["Keys"]:
         raise constraint("[]", f"requestItems.{name}.member.keys", "have length greater than or equal to 1")
     if len(part["Keys"]) > MAX_BATCH_KEYS:
-        place = f"'RequestItems.{name}.member.Keys'"
+        path = f"'RequestItems.{name}.member.Keys'"
         rule = f"Member must have length less than or equal to {MAX_BATCH_KEYS}"
-        raise violations([f"Value at {place} failed to satisfy constraint: {rule}"])
+        raise violations([f"Value at {path} failed to satisfy constraint: {rule}"])
     table = database.named(checked_name(name, "RequestItems"))
     # Numbers are compared as sent: the service accepts 1000 and 1e3 here, and returns the item once.
-    if any(given in part["Keys"][:at] for at, given in enumerate(part["Keys"])):
+    if any(key_item in part["Keys"][:at] for at, key_item in enumerate(part["Keys"])):
         raise invalid("Provided list of item keys contains duplicates")
-    keys = {key: given for given in part["Keys"] for key in (checked_key(table, canonical_map(given)),)}
-    return table, Request(part), [(given, key) for key, given in keys.items()]
+    keys = {key: key_item for key_item in part["Keys"] for key in (checked_key(table, canonical_map(key_item)),)}
+    return table, Request(part), [(key_item, key) for key, key_item in keys.items()]
 
 
 class _Batch:
@@ -126,22 +126,22 @@ class _Batch:
     def read(self, name: str, table: Table, part: Request, keys: list[tuple[Any, Key]]) -> None:
         """Read one table's keys."""
         tree, consistent = requested_tree(part), part.boolean("ConsistentRead")
-        found = self.responses.setdefault(name, [])
+        items = self.responses.setdefault(name, [])
         left = []
-        for given, key in keys:
+        for key_item, key in keys:
             stored = table.store.get(key)
             draw = _draw(table, key, consistent=consistent)
             if not self._admitted(draw, stored.size_bytes if stored else 0):
-                left.append(given)
+                left.append(key_item)
                 continue
             self.draws.setdefault(table.name, []).append(draw)
             if stored is not None:
-                found.append(picked(stored, tree))
+                items.append(picked(stored, tree))
         if left:
             self.unprocessed[name] = {**part.members, "Keys": left}
 
     def _admitted(self, draw: Draw, size_bytes: int) -> bool:
-        if self._size_bytes + size_bytes > MAX_BATCH_BYTES or self._database.fault_injector.leaves():
+        if self._size_bytes + size_bytes > MAX_BATCH_BYTES or self._database.fault_injector.leaves_unprocessed():
             return False
         try:
             self._database.take([draw])
@@ -202,24 +202,24 @@ class Source:
         return (self.table if self.index is None else self.index).throughput.partitions
 
     def paging_key(self, item: Item) -> Item:
-        """Return the LastEvaluatedKey of an item: the table's key, and the key of the index if the source is an index."""
+        """Return the LastEvaluatedKey of an item: the table's key, and the index's key if the source is an index."""
         return {name: item[name] for name in dict.fromkeys((*self.table.keys.names, *self.keys.names))}
 
     def start_key(self, request: Request) -> Key | None:
         """Return the position of the ExclusiveStartKey. Raise if it is not exactly a key of the source."""
         if request.mapping("ExclusiveStartKey") is None:
             return None
-        given = request.key("ExclusiveStartKey")
+        start = request.key("ExclusiveStartKey")
         try:
-            self.table.keys.check_key({name: given[name] for name in given if name in self.table.keys.names})
-            self.keys.check_key({name: given[name] for name in given if name in self.keys.names})
+            self.table.keys.check_key({name: start[name] for name in start if name in self.table.keys.names})
+            self.keys.check_key({name: start[name] for name in start if name in self.keys.names})
         except Exception as refusal:
             raise invalid(
                 "The provided starting key is invalid: The provided key element does not match the schema"
             ) from refusal
-        if len(given) != len(self.paging_key(given)):
+        if len(start) != len(self.paging_key(start)):
             raise invalid("The provided starting key is invalid")
-        return self.table.keys.key_of(given) if self.index is None else self.index.key_of(given)
+        return self.table.keys.key_of(start) if self.index is None else self.index.key_of(start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +313,7 @@ def scan(database: Database, request: Request) -> Chunks:
     low, high = _segment(request)
     placeholders = Placeholders.of(request, "ProjectionExpression", "FilterExpression")
     paths = requested_paths(request, placeholders)
-    met, _ = filter_of(request, placeholders)
+    predicate, _ = filter_of(request, placeholders)
     placeholders.check_all_used()
     limit = request.integer("Limit")
     source = Source.of(database.table(request), request)
@@ -334,7 +334,7 @@ def scan(database: Database, request: Request) -> Chunks:
     if page.stops_early:
         high = snapshot.keys[page.last - 1][0] + 1
     draws = list(_scan_draws(source, snapshot, page, (low, high), consistent=request.boolean("ConsistentRead")))
-    return _Reader(database, request, source, selection, met).reply(snapshot, page, draws)
+    return _Reader(database, request, source, selection, predicate).reply(snapshot, page, draws)
 
 
 def _segment(request: Request) -> tuple[int, int]:
@@ -388,7 +388,7 @@ def read_query(database: Database, request: Request, *, filters_keys: bool = Fal
     placeholders = Placeholders(request, has_expression=True)
     conditions = key_conditions(expression, placeholders)
     paths = requested_paths(request, placeholders)
-    met, names = filter_of(request, placeholders)
+    predicate, names = filter_of(request, placeholders)
     placeholders.check_all_used()
     source = Source.of(database.table(request), request)
     wanted = range_of(conditions, source.keys)
@@ -408,7 +408,7 @@ def read_query(database: Database, request: Request, *, filters_keys: bool = Fal
     partition = part_of_hash(wanted.hash_value, source.partitions)
     units = read_units(snapshot.size_bytes(page.first, page.last), consistent=request.boolean("ConsistentRead"))
     draws = [Draw(source.resource, "Read", partition, units, source.local_index)]
-    return _Reader(database, request, source, selection, met).reply(snapshot, page, draws, backward=backward)
+    return _Reader(database, request, source, selection, predicate).reply(snapshot, page, draws, backward=backward)
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,7 +419,7 @@ class _Reader:
     request: Request
     source: Source
     selection: Selection
-    met: Predicate | None = None
+    predicate: Predicate | None = None
 
     def reply(self, snapshot: Snapshot, page: Page, draws: list[Draw], *, backward: bool = False) -> Chunks:
         scanned = range(page.first, page.last)
@@ -428,37 +428,37 @@ class _Reader:
         if self.selection.fetches_base:
             draws += self._base_draws(snapshot, scanned)
         self.database.take(draws)
-        places = [at for at in scanned if self.met is None or self.met(self._whole(snapshot, at))]
+        matches = [at for at in scanned if self.predicate is None or self.predicate(self._full_item(snapshot, at))]
         consumed = to_json(consumed_member(self.request, self.source.table, draws))[1:-1]
         last = b""
         if page.stops_early:
             last = b',"LastEvaluatedKey":' + to_json(self.source.paging_key(parsed(snapshot.json_at(scanned[-1]))))
-        head = b"{" + consumed + b"," * bool(consumed) + b'"Count":' + str(len(places)).encode()
+        head = b"{" + consumed + b"," * bool(consumed) + b'"Count":' + str(len(matches)).encode()
         tail = last + b',"ScannedCount":' + str(len(scanned)).encode() + b"}"
         if self.selection.counts_only:
             return [head, tail]
         is_whole = self.selection.tree is None and not self.selection.fetches_base
-        if is_whole and self.met is None and not backward:
+        if is_whole and self.predicate is None and not backward:
             items: bytes | memoryview = snapshot.json_between(page.first, page.last)
         else:
-            items = b",".join(self._item(snapshot, at) for at in places)
+            items = b",".join(self._item(snapshot, at) for at in matches)
         return [head + b',"Items":[', items, b"]" + tail]
 
     def _item(self, snapshot: Snapshot, at: int) -> bytes:
         if self.selection.tree is None and not self.selection.fetches_base:
             return snapshot.json_at(at)
-        item = self._whole(snapshot, at)
+        item = self._full_item(snapshot, at)
         return to_json(item if self.selection.tree is None else pick(item, self.selection.tree))
 
-    def _whole(self, snapshot: Snapshot, at: int) -> Item:
+    def _full_item(self, snapshot: Snapshot, at: int) -> Item:
         if self.selection.fetches_base:
             return self.source.table.read_item(base_key(snapshot.keys[at])) or {}
         item: Item = parsed(snapshot.json_at(at))
         return item
 
-    def _base_draws(self, snapshot: Snapshot, places: range) -> Iterator[Draw]:
+    def _base_draws(self, snapshot: Snapshot, positions: range) -> Iterator[Draw]:
         table, consistent = self.source.table, self.request.boolean("ConsistentRead")
-        for at in places:
+        for at in positions:
             stored = table.store.get(base_key(snapshot.keys[at]))
             units = read_units(stored.size_bytes if stored else 0, consistent=consistent)
             yield Draw(table.arn, "Read", table.partition_of(snapshot.keys[at]), units)

@@ -62,7 +62,7 @@ def batch_execute_statement(database: Database, request: Request) -> dict[str, A
                 raise statement
             table = database.named(statement.table)
             if statement.kind == "SELECT":
-                _whole_key(statement, table, "Select statements within BatchExecuteStatement")
+                _full_key(statement, table, "Select statements within BatchExecuteStatement")
             reply = _executed(database, Request({**part.members, **consumed}), statement)
         except Refusal as refusal:
             message = str(refusal.body.get("message", ""))
@@ -143,9 +143,9 @@ def _write_request(database: Database, request: Request, statement: Statement) -
         absent = ["attribute_not_exists", "(", partition, ")"]
         members = {"Item": statement.item, **statement.members(ConditionExpression=absent)}
         return Request({**passed_on, **members}, is_sent=False)
-    key, rest = _whole_key(statement, table, "Where clause", strict=False)
+    key, others = _full_key(statement, table, "Where clause", strict=False)
     present = ["attribute_exists", "(", partition, ")"]
-    conditions = rest if statement.kind == "DELETE" else [present, *rest]
+    conditions = others if statement.kind == "DELETE" else [present, *others]
     update = [
         token
         for section, clauses in statement.changes.items()
@@ -156,20 +156,20 @@ def _write_request(database: Database, request: Request, statement: Statement) -
     return Request({**passed_on, **returned, "Key": key, **members}, is_sent=False)
 
 
-def _whole_key(statement: Statement, table: Table, who: str, *, strict: bool = True) -> tuple[Item, list[list[str]]]:
+def _full_key(statement: Statement, table: Table, who: str, *, strict: bool = True) -> tuple[Item, list[list[str]]]:
     """Return the key and the other conjuncts of a condition. Raise if the condition lacks a part of the key."""
-    key, rest = statement.key_and_rest(table.keys.names)
+    key, others = statement.split_key(table.keys.names)
     if len(key) < len(table.keys.names):
         if strict:
             raise invalid(f"{who} must specify the primary key in the where clause.")
         raise invalid(f"{who} does not contain a mandatory equality on all key attributes")
-    return key, rest
+    return key, others
 
 
 def _get_request(database: Database, statement: Statement) -> Request:
     table = database.named(statement.table)
-    key, rest = _whole_key(statement, table, "Select statements within ExecuteTransaction")
-    if rest or any(len(path) > 1 for path in statement.paths or ()):
+    key, others = _full_key(statement, table, "Select statements within ExecuteTransaction")
+    if others or any(len(path) > 1 for path in statement.paths or ()):
         raise lacking("A nested path or a further condition in a SELECT of a transaction")
     return Request({"Key": key, **statement.members(ProjectionExpression=_projection(statement))}, is_sent=False)
 
@@ -185,23 +185,23 @@ def _selected(database: Database, request: Request, statement: Statement) -> dic
     source = Source.of(database.named(statement.table), Request({**request.members, **index}))
     names = source.keys.names
     key_parts: dict[str, list[str]] = {}
-    rest = []
+    others = []
     for conjunct in statement.conjuncts():
         name, operator = statement.comparison(conjunct) or ("", "")
         is_usable = name in names and name not in key_parts and (operator == "=" or name != names[0])
         if is_usable:
             key_parts[name] = conjunct
         else:
-            rest.append(conjunct)
+            others.append(conjunct)
     is_query = names[0] in key_parts
     if not is_query:
-        rest = statement.conjuncts()
+        others = statement.conjuncts()
     if statement.order is not None and not is_query:
         raise invalid("Must have WHERE clause in the statement when using ORDER BY clause.")
     if statement.order is not None and statement.order not in names:
         raise invalid(f"Variable reference {statement.order} in ORDER BY clause must be part of the primary key")
     members = statement.members(
-        FilterExpression=joined(rest),
+        FilterExpression=joined(others),
         ProjectionExpression=_projection(statement),
         # A key condition cannot have nested parentheses.
         KeyConditionExpression=_all(list(key_parts.values())) if is_query else [],
@@ -233,8 +233,8 @@ def _shown(reply: dict[str, Any], statement: Statement, request: Request) -> dic
         shown["ConsumedCapacity"] = reply["ConsumedCapacity"]
     if "LastEvaluatedKey" in reply:
         key = reply["LastEvaluatedKey"]
-        place = json.dumps([request.members["Statement"], key]).encode()
-        shown |= {"LastEvaluatedKey": key, "NextToken": base64.b64encode(place).decode()}
+        token = json.dumps([request.members["Statement"], key]).encode()
+        shown |= {"LastEvaluatedKey": key, "NextToken": base64.b64encode(token).decode()}
     return shown
 
 

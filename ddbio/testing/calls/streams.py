@@ -68,13 +68,15 @@ def list_streams(database: Database, request: Request) -> dict[str, Any]:
     table = request.table_name() if "TableName" in request.members else None
     limit = request.integer("Limit", 1, _MAX_STREAMS) or _MAX_STREAMS
     after = request.text("ExclusiveStartStreamArn") or ""
-    found = [arn for arn in sorted(database.streams) if arn > after and table in (None, database.streams[arn].table)]
-    listed = [database.streams[arn] for arn in found[:limit]]
+    arns = [arn for arn in sorted(database.streams) if arn > after and table in (None, database.streams[arn].table)]
+    listed = [database.streams[arn] for arn in arns[:limit]]
     reply: dict[str, Any] = {
-        "Streams": [{"StreamArn": each.arn, "TableName": each.table, "StreamLabel": each.label} for each in listed]
+        "Streams": [
+            {"StreamArn": stream.arn, "TableName": stream.table, "StreamLabel": stream.label} for stream in listed
+        ]
     }
-    if len(found) > limit:
-        reply["LastEvaluatedStreamArn"] = found[limit - 1]
+    if len(arns) > limit:
+        reply["LastEvaluatedStreamArn"] = arns[limit - 1]
     return reply
 
 
@@ -86,7 +88,7 @@ def describe_stream(database: Database, request: Request) -> dict[str, Any]:
     wanted = request.mapping("ShardFilter")
     if wanted is not None and (wanted.get("Type") != "CHILD_SHARDS" or not wanted.get("ShardId")):
         raise invalid("ShardFilter needs the Type CHILD_SHARDS and a ShardId")
-    found = [
+    shards = [
         shard
         for shard_id, shard in sorted(stream.shards.items())
         if shard_id > after and (wanted is None or shard.parent_id == wanted["ShardId"])
@@ -102,10 +104,10 @@ def describe_stream(database: Database, request: Request) -> dict[str, Any]:
             {"AttributeName": part.name, "KeyType": kind}
             for part, kind in zip(stream.keys.attributes, ("HASH", "RANGE"), strict=False)
         ],
-        "Shards": [shard.describe() for shard in found[:limit]],
+        "Shards": [shard.describe() for shard in shards[:limit]],
     }
-    if len(found) > limit:
-        described["LastEvaluatedShardId"] = found[limit - 1].shard_id
+    if len(shards) > limit:
+        described["LastEvaluatedShardId"] = shards[limit - 1].shard_id
     return {"StreamDescription": described}
 
 
@@ -119,10 +121,10 @@ def get_shard_iterator(database: Database, request: Request) -> dict[str, Any]:
     shard = stream.shards.get(request.required("ShardId"))
     if shard is None:
         raise not_found(f"Requested resource not found: Shard does not exist: {request.members['ShardId']}")
-    return {"ShardIterator": _iterator(database, stream, shard, _place(database, request, shard, kind))}
+    return {"ShardIterator": _iterator(database, stream, shard, _start_sequence(database, request, shard, kind))}
 
 
-def _place(database: Database, request: Request, shard: Shard, kind: str) -> int:
+def _start_sequence(database: Database, request: Request, shard: Shard, kind: str) -> int:
     if kind == "TRIM_HORIZON":
         return max(shard.oldest, shard.starting)
     if kind == "LATEST":
@@ -131,14 +133,14 @@ def _place(database: Database, request: Request, shard: Shard, kind: str) -> int
         return shard.records[-slack].sequence if slack else shard.next
     if kind == "AT_TIMESTAMP":
         at = request.required("Timestamp")
-        return next((each.sequence for each in shard.records if each.created_at >= at), shard.next)
+        return next((record.sequence for record in shard.records if record.created_at >= at), shard.next)
     try:
-        place = int(request.members["SequenceNumber"]) + (kind == "AFTER_SEQUENCE_NUMBER")
+        sequence = int(request.members["SequenceNumber"]) + (kind == "AFTER_SEQUENCE_NUMBER")
     except ValueError:
         raise constraint(request.members["SequenceNumber"], "sequenceNumber", r"satisfy pattern: \d+") from None
-    if place < shard.oldest:
+    if sequence < shard.oldest:
         raise _trimmed()
-    return place
+    return sequence
 
 
 def get_records(database: Database, request: Request) -> Chunks:
@@ -146,7 +148,7 @@ def get_records(database: Database, request: Request) -> Chunks:
     text = request.text("ShardIterator") or request.required("ShardIterator")
     try:
         arn, _, token = text.rpartition("|")
-        shard_id, place, issued_at = json.loads(base64.b64decode(token, validate=True))
+        shard_id, sequence, issued_at = json.loads(base64.b64decode(token, validate=True))
         stream = database.streams[arn.rpartition("|")[0]]
     except (ValueError, KeyError):
         raise invalid("Invalid ShardIterator") from None
@@ -156,9 +158,9 @@ def get_records(database: Database, request: Request) -> Chunks:
         raise service_refusal("ExpiredIteratorException", "The iterator is older than 15 minutes")
     stream.trim()
     shard = stream.shards.get(shard_id)
-    if shard is None or place < shard.oldest:
+    if shard is None or sequence < shard.oldest:
         raise _trimmed()
-    first = last = shard.from_sequence(place)
+    first = last = shard.from_sequence(sequence)
     size_bytes = 0
     while last < min(first + limit, len(shard.records)):
         size_bytes += len(shard.records[last].json)
@@ -166,7 +168,7 @@ def get_records(database: Database, request: Request) -> Chunks:
             break
         last += 1
     records = shard.records[first:last]
-    after = records[-1].sequence + 1 if records else place
+    after = records[-1].sequence + 1 if records else sequence
     shard.read_to = max(shard.read_to, after)
     reply: Chunks = [b'{"Records":[', b",".join(record.json for record in records), b"]"]
     if shard.ending is None or last < len(shard.records):
@@ -174,8 +176,8 @@ def get_records(database: Database, request: Request) -> Chunks:
     return [*reply, b"}"]
 
 
-def _iterator(database: Database, stream: Stream, shard: Shard, place: int) -> str:
-    token = json.dumps([shard.shard_id, place, database.wall_clock.now()])
+def _iterator(database: Database, stream: Stream, shard: Shard, sequence: int) -> str:
+    token = json.dumps([shard.shard_id, sequence, database.wall_clock.now()])
     return f"{stream.arn}|1|{base64.b64encode(token.encode()).decode()}"
 
 

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from ddbio.testing.tables.table import Table
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-dynamodb-tags
-_MOST_TAGS = 50
+_MAX_TAGS = 50
 
 
 def tag_resource(database: Database, request: Request) -> dict[str, Any]:
     """Add tags to a table. A tag replaces one with the same key."""
     table = _table(database, request, not_found)
     tags = {**table.tags, **request.tags()}
-    if len(tags) > _MOST_TAGS:
-        raise invalid_values(f"A table can have at most {_MOST_TAGS} tags")
+    if len(tags) > _MAX_TAGS:
+        raise invalid_values(f"A table can have at most {_MAX_TAGS} tags")
     table.tags = tags
     return {}
 

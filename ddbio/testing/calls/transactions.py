@@ -46,14 +46,14 @@ def parsed_check(request: Request) -> Planner:
     placeholders = Placeholders.of(request, "ConditionExpression")
     guard = Guard.of(request, placeholders)
     placeholders.check_all_used()
-    given = canonical_map(request.required("Key"))
+    key_item = canonical_map(request.required("Key"))
 
     def plan(table: Table) -> Plan:
-        key = checked_key(table, given)
+        key = checked_key(table, key_item)
         stored = table.store.get(key)
         draw = Draw(table.arn, "Write", table.partition_of(key), write_units(stored.size_bytes if stored else 0))
         change = Change(stored, [draw], [])
-        return Plan(table, given, change, None, stored_bytes(change), guard.refusal(change.old))
+        return Plan(table, key_item, change, None, stored_bytes(change), guard.refusal(change.old))
 
     return plan
 
@@ -122,7 +122,7 @@ def run_once(
             table = database.named(name)
             draws.setdefault(name, []).append(Draw(table.arn, "Read", table.partition_of(key), units))
         database.take([draw for drawn in draws.values() for draw in drawn])
-        return {**used[token].reply, **_with_kind(consumed_list(request, draws, database), "Read")}
+        return {**used[token].reply, **_with_units_per_kind(consumed_list(request, draws, database), "Read")}
     reply, plans = run()
     first_reply = {name: member for name, member in reply.items() if name != "ConsumedCapacity"}
     reads: list[tuple[str, Key, float]] = [
@@ -159,7 +159,7 @@ def write_all(database: Database, request: Request, actions: list[Action]) -> tu
     for plan in done:
         plan.change.apply()
     consumed = consumed_list(request, _by_table(tables, draws), database)
-    return {**_with_kind(consumed, "Write"), **_metrics(database, request, done)}, done
+    return {**_with_units_per_kind(consumed, "Write"), **_metrics(database, request, done)}, done
 
 
 def _planned(planner: Planner, table: Table) -> Plan | Refusal:
@@ -204,7 +204,7 @@ def _by_table(tables: Sequence[Table], draws: Sequence[Sequence[Draw]]) -> dict[
     return drawn_of
 
 
-def _with_kind(reply: dict[str, Any], kind: Kind) -> dict[str, Any]:
+def _with_units_per_kind(reply: dict[str, Any], kind: Kind) -> dict[str, Any]:
     """Add the units per kind (read or write) to the consumed capacity, as the service does for transactions."""
     for capacity in reply.get("ConsumedCapacity", ()):
         capacity[f"{kind}CapacityUnits"] = capacity["CapacityUnits"]
@@ -244,18 +244,20 @@ def read_all(database: Database, request: Request, gets: list[Request]) -> Chunk
     trees: list[Tree | None] = [requested_tree(get) for get in gets]
     keys = [canonical_map(get.required("Key")) for get in gets]
     tables = [database.table(get) for get in gets]
-    places = [_placed(table, key) for table, key in zip(tables, keys, strict=True)]
-    known = [place for place in places if not isinstance(place, Refusal)]
-    _check_distinct([(table.name, place) for table, place in zip(tables, places, strict=True) if place in known])
-    if len(known) < len(places):
-        raise canceled([_reason(place) if isinstance(place, Refusal) else _NONE for place in places])
-    stored_items = [table.store.get(place) for table, place in zip(tables, known, strict=True)]
+    positions = [_key_or_refusal(table, key) for table, key in zip(tables, keys, strict=True)]
+    valid_keys = [position for position in positions if not isinstance(position, Refusal)]
+    _check_distinct(
+        [(table.name, position) for table, position in zip(tables, positions, strict=True) if position in valid_keys]
+    )
+    if len(valid_keys) < len(positions):
+        raise canceled([_reason(position) if isinstance(position, Refusal) else _NONE for position in positions])
+    stored_items = [table.store.get(position) for table, position in zip(tables, valid_keys, strict=True)]
     sizes = [stored.size_bytes if stored else 0 for stored in stored_items]
     if sum(sizes) > MAX_TRANSACTION_BYTES:
         raise invalid("The aggregate size of the items in the transaction cannot exceed 4 MB")
     draws = [
-        [Draw(table.arn, "Read", table.partition_of(place), 2 * read_units(size, consistent=True))]
-        for table, place, size in zip(tables, known, sizes, strict=True)
+        [Draw(table.arn, "Read", table.partition_of(position), 2 * read_units(size, consistent=True))]
+        for table, position, size in zip(tables, valid_keys, sizes, strict=True)
     ]
     _check_capacity(database, draws)
     database.charge([draw for drawn in draws for draw in drawn])
@@ -263,12 +265,12 @@ def read_all(database: Database, request: Request, gets: list[Request]) -> Chunk
         b"{}" if stored is None else b'{"Item":' + picked(stored, tree) + b"}"
         for stored, tree in zip(stored_items, trees, strict=True)
     ]
-    reply = _with_kind(consumed_list(request, _by_table(tables, draws), database), "Read")
+    reply = _with_units_per_kind(consumed_list(request, _by_table(tables, draws), database), "Read")
     consumed = to_json(reply)[1:-1]
     return [b'{"Responses":[', b",".join(items), b"]", b"," * bool(consumed), consumed, b"}"]
 
 
-def _placed(table: Table, key: Any) -> Key | Refusal:
+def _key_or_refusal(table: Table, key: Any) -> Key | Refusal:
     try:
         return checked_key(table, key)
     except Refusal as refusal:

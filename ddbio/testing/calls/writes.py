@@ -198,9 +198,9 @@ def batch_write_item(database: Database, request: Request) -> dict[str, Any]:
     keys: dict[str, list[Item]] = {}
     refusal: Refusal | None = None
     shows_metrics = request.text("ReturnItemCollectionMetrics") == "SIZE"
-    leaves = database.fault_injector.leaves
+    leaves_unprocessed = database.fault_injector.leaves_unprocessed
     for name, original, write in writes:
-        if leaves():
+        if leaves_unprocessed():
             unprocessed.setdefault(name, []).append(original)
             continue
         change = write.table.plan_write(write.key, write.new, write.size_bytes)

@@ -1,1 +1,1 @@
-"""Parse and evaluate the expressions of requests: conditions, key conditions, projections."""
+"""Parsers and evaluators of the expressions of requests: conditions, key conditions, projections."""

@@ -1,4 +1,4 @@
-"""Evaluate the conditions of writes, and find the range of keys that a Query's condition asks for."""
+"""Conditions of writes, and the key range of a Query's condition."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _TYPES = frozenset({"S", "N", "B", "SS", "NS", "BS", "BOOL", "NULL", "L", "M"})
 _OPERANDS = {"attribute_exists": 1, "attribute_not_exists": 1, "attribute_type": 2, "begins_with": 2, "contains": 2}
 _SIZE = "size"
 _SETS = {"SS": "S", "NS": "N", "BS": "B"}
-_MOST_OPERANDS_OF_IN = 100
+_MAX_OPERANDS_OF_IN = 100
 
 
 class PredicateParser:
-    """Make a function of an item of a condition.
+    """Parser of a condition, which becomes a function of an item.
 
     Parameters
     ----------
     kind
-        The member of the request that holds it: ``ConditionExpression`` or ``FilterExpression``.
+        The member of the request with the condition: ``ConditionExpression`` or ``FilterExpression``.
 
     Attributes
     ----------
@@ -107,9 +107,9 @@ class PredicateParser:
             case "attribute_type":
                 return self._type_test(first, last({}))
             case "begins_with":
-                return lambda item: _begins(first(item), last(item))
+                return lambda item: _starts_with(first(item), last(item))
             case _:
-                return lambda item: _holds_part(first(item), last(item))
+                return lambda item: _contains(first(item), last(item))
 
     def _type_test(self, operand: Operand, wanted: AttributeValue | None) -> Predicate:
         tag = (wanted or {}).get("S")
@@ -137,11 +137,13 @@ class PredicateParser:
         while self._tokens.accept(","):
             operands.append(self._operand(self._tokens.next()))
         self._tokens.expect(")")
-        if len(operands) > _MOST_OPERANDS_OF_IN:
+        if len(operands) > _MAX_OPERANDS_OF_IN:
             raise self._tokens.refusal(
                 f"The IN operator is provided with too many operands; number of operands: {len(operands)}"
             )
-        return lambda item: any(left(item) is not None and holds("=", left(item), each(item)) for each in operands)
+        return lambda item: any(
+            left(item) is not None and holds("=", left(item), operand(item)) for operand in operands
+        )
 
     def _constant_of(self, operator: str) -> Operand:
         token = self._tokens.next()
@@ -169,7 +171,7 @@ class PredicateParser:
 
 
 def value_at(item: Item, path: Path) -> AttributeValue | None:
-    """Return the value at a path of an item, if there is one."""
+    """Return the value at a path of an item, or None."""
     value: Any = {"M": item}
     for step in path:
         members = value.get("M" if isinstance(step, str) else "L")
@@ -179,8 +181,8 @@ def value_at(item: Item, path: Path) -> AttributeValue | None:
             value = members[step] if members is not None and step < len(members) else None
         if value is None:
             return None
-    found: AttributeValue = value
-    return found
+    result: AttributeValue = value
+    return result
 
 
 def _size(value: AttributeValue | None) -> AttributeValue | None:
@@ -192,14 +194,14 @@ def _size(value: AttributeValue | None) -> AttributeValue | None:
     return {"N": str(len(decode_base64(content) if tag == "B" else content))}
 
 
-def _begins(value: AttributeValue | None, prefix: AttributeValue | None) -> bool:
+def _starts_with(value: AttributeValue | None, prefix: AttributeValue | None) -> bool:
     if value is None or prefix is None or value.keys() != prefix.keys() or not value.keys() & {"S", "B"}:
         return False
     ((tag, content),), ((_, start),) = value.items(), prefix.items()
     return bool(_rank(tag, content).startswith(_rank(tag, start)))
 
 
-def _holds_part(value: AttributeValue | None, part: AttributeValue | None) -> bool:
+def _contains(value: AttributeValue | None, part: AttributeValue | None) -> bool:
     if value is None or part is None:
         return False
     ((tag, content),), ((part_tag, wanted),) = value.items(), part.items()
@@ -211,7 +213,7 @@ def _holds_part(value: AttributeValue | None, part: AttributeValue | None) -> bo
 
 
 def holds(operator: str, left: AttributeValue | None, right: AttributeValue | None) -> bool:
-    """Return whether a comparison of two canonical values holds; a missing value differs from every value."""
+    """Return whether a comparison of two canonical values is true. A missing value differs from every value."""
     if left is None or right is None:
         return operator == "<>"
     if operator in {"=", "<>"}:
@@ -238,7 +240,7 @@ def _comparable(value: AttributeValue) -> Any:
 
 
 def check_filter_names(names: set[str], keys: tuple[str, ...]) -> None:
-    """Refuse the filter of a Query that names an attribute of the key."""
+    """Raise if the filter of a Query names a key attribute."""
     named = sorted(names.intersection(keys))
     if named:
         raise invalid(
@@ -247,25 +249,28 @@ def check_filter_names(names: set[str], keys: tuple[str, ...]) -> None:
 
 
 _COMPARATORS = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""Each comparator with the one that means the same from the other side."""
+"""Each comparator with the equivalent one for swapped operands."""
 _HIGHEST_BYTE = 0xFF
 
 
 class Guard(NamedTuple):
-    """Hold the condition of one write, and whether a failure shows the item that failed it."""
+    """The condition of one write, and whether its failure shows the item."""
 
     predicate: Predicate | None
     shows_item: bool
 
     @classmethod
     def of(cls, request: Request, placeholders: Placeholders) -> Guard:
-        """Return the guard of a request; a request without condition always passes."""
+        """Return the guard of a request. Without a condition it always passes."""
         text = request.text("ConditionExpression")
         shown = request.text("ReturnValuesOnConditionCheckFailure")
         return cls(None if text is None else predicate_of(text, placeholders), shown == "ALL_OLD")
 
     def refusal(self, item: Item | None) -> Refusal | None:
-        """Return the refusal of a write over this item, or None if its condition holds; no item has no attributes."""
+        """Return the refusal of a write over this item, or None if its condition is true.
+
+        A missing item has no attributes.
+        """
         if self.predicate is None or self.predicate(item or {}):
             return None
         return condition_failed(item if self.shows_item else None)
@@ -277,7 +282,7 @@ def predicate_of(text: str, placeholders: Placeholders) -> Predicate:
 
 
 def checked_return(request: Request, allowed: tuple[str, ...]) -> str:
-    """Return the ReturnValues of a write; refuse a choice that its operation does not have."""
+    """Return the ReturnValues of a write. Raise if its operation does not support the value."""
     returned = request.text("ReturnValues") or "NONE"
     if returned not in allowed:
         raise invalid("Return values set to invalid value")
@@ -285,7 +290,7 @@ def checked_return(request: Request, allowed: tuple[str, ...]) -> str:
 
 
 class Condition(NamedTuple):
-    """Hold one condition: an attribute, an operator and its constants."""
+    """One key condition: an attribute, an operator and its constants."""
 
     name: str
     operator: str
@@ -311,7 +316,7 @@ class KeyRange:
         return hash_of(self.partition)
 
     def contains(self, key: Key) -> bool:
-        """Return whether a key lies in the range."""
+        """Return whether the range contains a key."""
         if key[1] != self.partition:
             return False
         if self.low is not None:
@@ -324,9 +329,9 @@ class KeyRange:
         return bool(value < self.high or (self.includes_high and value == self.high))
 
     def positions(self, keys: list[Key]) -> tuple[int, int]:
-        """Return the half-open range of positions whose keys lie in the range."""
+        """Return the half-open range of positions whose keys are in the range."""
         beginning: Any = (self.hash_value, self.partition)
-        # No byte string lies between a key and the same key with a zero byte added.
+        # No byte string sorts between a key and the same key with an appended zero byte.
         ending: Any = (self.hash_value, self.partition + b"\0")
         first, last = bisect_left(keys, beginning), bisect_left(keys, ending)
         low, high = first, last
@@ -340,7 +345,7 @@ class KeyRange:
 
 
 def _sort_value(bound: SortValue) -> Callable[[Key], Any]:
-    """Return the function that reads from a key as many sort values as a bound has."""
+    """Return the function that reads as many sort values from a key as a bound has."""
     if not isinstance(bound, tuple):
         return itemgetter(2)
     count = len(bound)
@@ -353,7 +358,7 @@ def key_range(text: str, placeholders: Placeholders, keys: KeySchema) -> KeyRang
 
 
 def key_conditions(text: str, placeholders: Placeholders) -> dict[str, Condition]:
-    """Return the conditions of a KeyConditionExpression by their attributes."""
+    """Return the conditions of a KeyConditionExpression by attribute."""
     tokens = placeholders.tokens("KeyConditionExpression", text)
     conditions = _conjunction(tokens, placeholders, depth=0)
     if tokens.peek():
@@ -367,7 +372,7 @@ def key_conditions(text: str, placeholders: Placeholders) -> dict[str, Condition
 
 
 def range_of(conditions: dict[str, Condition], keys: KeySchema) -> KeyRange:
-    """Return the range that conditions describe on these keys; refuse conditions of other attributes."""
+    """Return the range that conditions describe on these keys. Raise on conditions on other attributes."""
     by_name = dict(conditions)
     partition = keys.partition_bytes(
         {part.name: _checked(part, _equal_to(by_name.pop(part.name, None), part)) for part in keys.partition_attributes}
@@ -393,7 +398,7 @@ def range_of(conditions: dict[str, Condition], keys: KeySchema) -> KeyRange:
 
 
 def _equal_to(condition: Condition | None, attribute: KeyAttribute) -> AttributeValue:
-    """Return the value that a condition requires of an attribute of the partition key."""
+    """Return the value that a condition requires of a partition key attribute."""
     if condition is None:
         raise invalid(f"Query condition missed key schema element: {attribute.name}")
     if condition.operator != "=":
@@ -402,7 +407,7 @@ def _equal_to(condition: Condition | None, attribute: KeyAttribute) -> Attribute
 
 
 def _with_prefix(prefix: tuple[Any, ...], bounds: KeyRange) -> KeyRange:
-    """Return the bounds of one sort attribute as bounds of the sort key that begins with ``prefix``."""
+    """Return the bounds of one sort attribute as bounds of a sort key that starts with ``prefix``."""
     low: Any = bounds.low
     high: Any = bounds.high
     return KeyRange(

@@ -1,4 +1,4 @@
-"""Write the older parameters of requests as expressions, so that everything else knows only these.
+"""Conversion of legacy parameters of requests to expressions, so that all other modules handle only expressions.
 
 References
 ----------
@@ -22,8 +22,8 @@ _CONDITIONS = {
     "ScanFilter": "FilterExpression",
 }
 LEGACY_MEMBERS = frozenset({*_CONDITIONS, "AttributeUpdates", "AttributesToGet", "ConditionalOperator"})
-"""The parameters that expressions have replaced."""
-# The text of each operator with its operands, and how many values it takes; None is any number.
+"""The parameters that expressions replace."""
+# The expression of each operator, and its number of values. None is any number.
 _OPERATORS: dict[str, tuple[str, int | None]] = {
     "EQ": ("{name} = {first}", 1),
     "NE": ("{name} <> {first}", 1),
@@ -43,7 +43,7 @@ _SECTIONS = {"PUT": "SET {name} = {value}", "ADD": "ADD {name} {value}", "DELETE
 
 
 class Aliases:
-    """Make the placeholders of an expression that is written from other parameters."""
+    """Placeholders of an expression that is generated from other parameters."""
 
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
@@ -62,7 +62,7 @@ class Aliases:
         return alias
 
     def members(self) -> dict[str, Any]:
-        """Return the members of a request that hold the placeholders."""
+        """Return the request members with the placeholders."""
         return {
             **({"ExpressionAttributeNames": self.names} if self.names else {}),
             **({"ExpressionAttributeValues": self.values} if self.values else {}),
@@ -70,7 +70,7 @@ class Aliases:
 
 
 def with_expressions(request: Request) -> Request:
-    """Return a request with expressions in the place of its older parameters, but for AttributesToGet."""
+    """Return a request with expressions instead of its legacy parameters, except AttributesToGet."""
     members = {name: value for name, value in request.members.items() if name not in LEGACY_MEMBERS}
     if "AttributesToGet" in request.members:
         members["AttributesToGet"] = request.members["AttributesToGet"]
@@ -79,14 +79,18 @@ def with_expressions(request: Request) -> Request:
             raise invalid(f"{name} can only be specified when using expressions")
     aliases = Aliases()
     operator = request.text("ConditionalOperator") or "AND"
-    conditions = {name: given for name in _CONDITIONS if (given := request.mapping(name)) is not None}
+    conditions = {
+        name: members_of_condition
+        for name in _CONDITIONS
+        if (members_of_condition := request.mapping(name)) is not None
+    }
     if request.text("ConditionalOperator") and all(name == "KeyConditions" for name in conditions):
         raise invalid("ConditionalOperator cannot be used without Filter or Expected")
     for name, asked in conditions.items():
         if asked:
             joined = f" {'AND' if name == 'KeyConditions' else operator} "
             members[_CONDITIONS[name]] = joined.join(
-                _condition(aliases, attribute, given) for attribute, given in asked.items()
+                _condition(aliases, attribute, condition) for attribute, condition in asked.items()
             )
     updates = request.mapping("AttributeUpdates")
     if updates:
@@ -94,14 +98,14 @@ def with_expressions(request: Request) -> Request:
     return Request({**members, **aliases.members()}, is_sent=False)
 
 
-def _condition(aliases: Aliases, attribute: str, given: Any) -> str:
-    if type(given) is not dict:
+def _condition(aliases: Aliases, attribute: str, condition: Any) -> str:
+    if type(condition) is not dict:
         raise malformed()
-    operator, values = given.get("ComparisonOperator"), given.get("AttributeValueList") or []
+    operator, values = condition.get("ComparisonOperator"), condition.get("AttributeValueList") or []
     if operator is None:
-        operator, values = _expected(attribute, given)
-    elif not values and given.get("Value") is not None:
-        values = [given["Value"]]
+        operator, values = _expected(attribute, condition)
+    elif not values and condition.get("Value") is not None:
+        values = [condition["Value"]]
     if operator not in _OPERATORS:
         raise constraint(operator, "comparisonOperator", f"satisfy enum value set: [{', '.join(_OPERATORS)}]")
     text, count = _OPERATORS[operator]
@@ -112,9 +116,9 @@ def _condition(aliases: Aliases, attribute: str, given: Any) -> str:
     return text.format(name=aliases.name(attribute), first=first, last=last, all=", ".join(operands))
 
 
-def _expected(attribute: str, given: dict[str, Any]) -> tuple[str, list[AttributeValue]]:
-    """Return the operator and the values of a condition that only says whether an attribute exists."""
-    exists, value = given.get("Exists"), given.get("Value")
+def _expected(attribute: str, condition: dict[str, Any]) -> tuple[str, list[AttributeValue]]:
+    """Return the operator and the values of a condition that only checks whether an attribute exists."""
+    exists, value = condition.get("Exists"), condition.get("Value")
     if exists is False and value is not None:
         raise invalid_values(f"Value cannot be used when Exists is set to false for Attribute: {attribute}")
     if exists is False:
@@ -128,13 +132,13 @@ def _expected(attribute: str, given: dict[str, Any]) -> tuple[str, list[Attribut
 
 def _update(aliases: Aliases, updates: dict[str, Any]) -> str:
     sections: dict[str, list[str]] = {}
-    for attribute, given in updates.items():
-        if type(given) is not dict:
+    for attribute, update in updates.items():
+        if type(update) is not dict:
             raise malformed()
-        action, value = given.get("Action", "PUT"), given.get("Value")
+        action, value = update.get("Action", "PUT"), update.get("Value")
         if action not in _SECTIONS:
-            place = f"attributeUpdates.{attribute}.member.action"
-            raise constraint(action, place, f"satisfy enum value set: [{', '.join(_SECTIONS)}]")
+            path = f"attributeUpdates.{attribute}.member.action"
+            raise constraint(action, path, f"satisfy enum value set: [{', '.join(_SECTIONS)}]")
         if value is None and action != "DELETE":
             raise invalid_values("Only DELETE action is allowed when no attribute value is specified")
         text = "REMOVE {name}" if value is None else _SECTIONS[action]

@@ -1,4 +1,4 @@
-"""Split expressions into tokens, resolve their placeholders, and pick the projected attributes out of items."""
+"""Tokens of expressions, their placeholders, and the projection of items."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 MAX_EXPRESSION_BYTES = 4096
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-attributes
 MAX_EXPRESSION_NAME_BYTES = 255
-# No list is so long; Python does not convert numbers of any length.
+# No list is longer. Python does not convert numbers of any length.
 _MAX_INDEX_DIGITS = 18
 
 _TOKEN = re.compile(r"\s*([#:]?[A-Za-z0-9_]+|<>|<=|>=|\S)")
-_STRANGE = re.compile(r"[^\sA-Za-z0-9_#:<>=()\[\].,+-]|[#:](?![A-Za-z0-9_])")
+_INVALID = re.compile(r"[^\sA-Za-z0-9_#:<>=()\[\].,+-]|[#:](?![A-Za-z0-9_])")
 
 
 @lru_cache(maxsize=1024)
 def _lexed(text: str) -> tuple[tuple[str, ...], int | None]:
-    """Return the tokens of an expression, and the place of the first one that no expression has."""
-    strange = _STRANGE.search(text)
+    """Return the tokens of an expression, and the index of the first invalid one."""
+    strange = _INVALID.search(text)
     at = None
     if strange is not None:
         at = next(at for at, match in enumerate(_TOKEN.finditer(text)) if match.start(1) == strange.start())
@@ -39,7 +39,7 @@ def _lexed(text: str) -> tuple[tuple[str, ...], int | None]:
 
 
 class Tokens:
-    """Hold the tokens of one expression and the position of the next one."""
+    """Tokens of one expression and the position of the next one."""
 
     def __init__(self, kind: str, text: str) -> None:
         self.kind = kind
@@ -56,7 +56,7 @@ class Tokens:
         return invalid(f"Invalid {self.kind}: {problem}")
 
     def syntax_error(self, token: str) -> Refusal:
-        """Return the refusal of the next token, or of the token before it; the text shows its neighbours as well."""
+        """Return the refusal of the next token, or of the token before it. The text also shows the adjacent tokens."""
         at = min(self._at if token == self.peek() else self._at - 1, len(self._tokens))
         around = list(_TOKEN.finditer(self._text))[max(0, at - 1) : at + 2]
         near = self._text[around[0].start(1) : around[-1].end(1)]
@@ -67,46 +67,46 @@ class Tokens:
         return self._tokens[self._at] if self._at < len(self._tokens) else ""
 
     def next(self) -> str:
-        """Return the next token and step over it."""
+        """Return the next token and advance."""
         token = self.peek()
         self._at += 1
         return token
 
     def accept(self, *tokens: str) -> bool:
-        """Step over the next token if it is one of these, whatever its case."""
+        """Advance if the next token is one of these, regardless of its case."""
         if self.peek().upper() in tokens:
             self._at += 1
             return True
         return False
 
     def expect(self, token: str) -> None:
-        """Step over a token that must come next."""
+        """Advance over a required token."""
         if not self.accept(token):
             raise self.syntax_error(self.peek())
 
 
 class Placeholders:
-    """Hold ``ExpressionAttributeNames`` and ``-Values``, and which of them were used."""
+    """``ExpressionAttributeNames`` and ``-Values``, and their use."""
 
     def __init__(self, request: Request, *, has_expression: bool, absent: tuple[str, ...] = ()) -> None:
         self._names = request.mapping("ExpressionAttributeNames")
         self._values = request.mapping("ExpressionAttributeValues")
         self._is_sent = request.is_sent
         self._unused: dict[str, set[str]] = {}
-        for member, given in (("Names", self._names), ("Values", self._values)):
-            if given is None:
+        for member, placeholders in (("Names", self._names), ("Values", self._values)):
+            if placeholders is None:
                 continue
             if not has_expression:
                 missing = f": {' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} null" if absent else ""
                 reason = missing if member == "Values" else ""
                 raise invalid(f"ExpressionAttribute{member} can only be specified when using expressions{reason}")
-            if not given:
+            if not placeholders:
                 raise invalid(f"ExpressionAttribute{member} must not be empty")
-            self._unused[member] = set(given)
+            self._unused[member] = set(placeholders)
 
     @classmethod
     def of(cls, request: Request, *expressions: str) -> Placeholders:
-        """Return the placeholders of a request, which may have any of some expressions."""
+        """Return the placeholders of a request, which may have any of these expressions."""
         members = request.members
         for name in expressions:
             if members.get(name) is not None:
@@ -114,13 +114,13 @@ class Placeholders:
         return cls(request, has_expression=False, absent=expressions)
 
     def tokens(self, kind: str, text: str) -> Tokens:
-        """Return the tokens of an expression; refuse one that the client sent if it is too long."""
+        """Return the tokens of an expression. Raise if an expression of the client is too long."""
         if self._is_sent and len(text.encode(errors="replace")) > MAX_EXPRESSION_BYTES:
             raise invalid(f"Invalid {kind}: Expression size has exceeded the maximum allowed size;")
         return Tokens(kind, text)
 
     def name(self, tokens: Tokens, token: str) -> str:
-        """Return the attribute name that a token stands for."""
+        """Return the attribute name of a token."""
         if token.startswith("#"):
             if token not in (self._names or {}):
                 raise tokens.refusal(
@@ -141,7 +141,7 @@ class Placeholders:
         return name
 
     def value(self, tokens: Tokens, token: str) -> AttributeValue:
-        """Return the attribute value that a token stands for."""
+        """Return the attribute value of a token."""
         if not token.startswith(":"):
             raise tokens.syntax_error(token)
         if token not in (self._values or {}):
@@ -153,7 +153,7 @@ class Placeholders:
         return canonical_value(value)
 
     def check_all_used(self) -> None:
-        """Refuse names or values that no expression used."""
+        """Raise on names or values that no expression used."""
         for member, unused in self._unused.items():
             if unused:
                 raise invalid(
@@ -164,7 +164,7 @@ class Placeholders:
 
 Path: TypeAlias = "tuple[str | int, ...]"
 Tree: TypeAlias = "dict[str | int, Tree | None]"
-"""What to pick: names of map members and places in lists; None below a step is all of it."""
+"""Projection: names of map members and indexes of lists. None is the complete value."""
 
 
 def projection_paths(text: str, placeholders: Placeholders) -> list[Path]:
@@ -179,7 +179,7 @@ def projection_paths(text: str, placeholders: Placeholders) -> list[Path]:
 
 
 def document_path(tokens: Tokens, placeholders: Placeholders, first: str) -> Path:
-    """Return the path that begins with a token that was taken already."""
+    """Return the path that starts with a token that was already consumed."""
     steps: list[str | int] = [placeholders.name(tokens, first)]
     while True:
         if tokens.accept("."):
@@ -199,7 +199,7 @@ def document_path(tokens: Tokens, placeholders: Placeholders, first: str) -> Pat
 
 
 def list_index(token: str) -> int | None:
-    """Return the place in a list that a token gives, or None if the token gives none."""
+    """Return the list index of a token, or None if the token is no index."""
     return int(token) if token.isascii() and token.isdigit() and len(token) <= _MAX_INDEX_DIGITS else None
 
 
@@ -215,7 +215,7 @@ def attribute_paths(names: list[Any]) -> list[Path]:
 
 
 def tree_of(paths: Iterable[Path], kind: str = "ProjectionExpression") -> Tree:
-    """Return the tree of paths; refuse one that lies within another, or takes one value for both map and list."""
+    """Return the tree of paths. Raise if two paths overlap, or use one value both as a map and as a list."""
     tree: Tree = {}
     added: list[Path] = []
     for path in paths:
@@ -234,7 +234,7 @@ def tree_of(paths: Iterable[Path], kind: str = "ProjectionExpression") -> Tree:
 
 
 def _beginning(paths: list[Path], start: Path) -> Path:
-    """Return the first path that begins with these steps."""
+    """Return the first path that starts with these steps."""
     return next(path for path in paths if path[: len(start)] == start)
 
 

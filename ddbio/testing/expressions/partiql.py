@@ -1,4 +1,4 @@
-"""Parse PartiQL statements: their conditions and changes become expressions, which the rest of the fake evaluates.
+"""Parser of PartiQL statements, whose conditions and changes become expressions.
 
 References
 ----------
@@ -48,7 +48,7 @@ _SETS = {"S": "SS", "N": "NS", "B": "BS"}
 
 
 class Token(NamedTuple):
-    """Hold one token of a statement: its kind, and its text as written."""
+    """One token of a statement: its kind, and its text as written."""
 
     kind: str
     text: str
@@ -56,16 +56,16 @@ class Token(NamedTuple):
 
 @dataclass(slots=True)
 class Statement:
-    """Hold one statement; its condition is a list of the tokens of an expression.
+    """One statement. Its condition is a list of the tokens of an expression.
 
     Attributes
     ----------
     paths
-        What a SELECT returns; None is everything.
+        The projection of a SELECT. None is everything.
     changes
-        The clauses of an UPDATE by their sections.
+        The clauses of an UPDATE by section.
     is_check
-        Whether the statement only asks whether an item exists.
+        Whether the statement only checks whether an item exists.
     """
 
     kind: Kind
@@ -91,11 +91,11 @@ class Statement:
         return {"TableName": self.table, **texts, **kept.members()}
 
     def conjuncts(self) -> list[list[str]]:
-        """Return the parts of the condition that AND joins; a condition with OR is one part."""
+        """Return the parts of the condition that AND joins. A condition with OR is one part."""
         return _conjuncts(self.condition) if self.condition else []
 
     def comparison(self, conjunct: list[str]) -> tuple[str, str] | None:
-        """Return the attribute and the operator of a comparison with constants that a key condition can have."""
+        """Return the attribute and the operator of a comparison that is valid in a key condition, or None."""
         match conjunct:
             case [name, ("=" | "<" | "<=" | ">" | ">=") as operator, value] if value.startswith(":"):
                 return self._attribute(name, operator)
@@ -111,22 +111,22 @@ class Statement:
         name = self.aliases.names.get(alias)
         return None if name is None else (name, operator)
 
-    def key_and_rest(self, names: Sequence[str]) -> tuple[Item, list[list[str]]]:
-        """Return the attributes of a key that the condition gives, and the parts of the condition besides."""
+    def split_key(self, names: Sequence[str]) -> tuple[Item, list[list[str]]]:
+        """Return the key attributes that the condition sets, and its other conjuncts."""
         key: Item = {}
-        rest = []
+        others = []
         for conjunct in self.conjuncts():
             compared = self.comparison(conjunct)
             if compared is not None and compared[1] == "=" and compared[0] in names and compared[0] not in key:
                 value = next(token for token in conjunct if token.startswith(":"))
                 key[compared[0]] = self.aliases.values[value]
             else:
-                rest.append(conjunct)
-        return key, rest
+                others.append(conjunct)
+        return key, others
 
 
 def joined(conjuncts: list[list[str]]) -> list[str]:
-    """Return the tokens of the condition that all parts hold."""
+    """Return the tokens of the conjunction of all parts."""
     tokens: list[str] = []
     for conjunct in conjuncts:
         tokens += [*(["AND"] if tokens else []), "(", *conjunct, ")"]
@@ -149,18 +149,18 @@ def _conjuncts(words: list[str]) -> list[list[str]]:
         parts[-1].append(word)
     if not all(parts):
         raise _malformed("A part of the condition is empty")
-    return [conjunct for part in parts for conjunct in _opened(part)]
+    return [conjunct for part in parts for conjunct in _without_parentheses(part)]
 
 
-def _opened(part: list[str]) -> list[list[str]]:
-    """Return the parts within the parentheses of a part, or the part itself if it has none."""
-    if part[0] == "(" and _closing(part) == len(part) - 1:
+def _without_parentheses(part: list[str]) -> list[list[str]]:
+    """Return the parts within the parentheses of a part, or the part itself."""
+    if part[0] == "(" and _closing_index(part) == len(part) - 1:
         return _conjuncts(part[1:-1])
     return [part]
 
 
-def _closing(words: list[str]) -> int:
-    """Return the place of the parenthesis that closes the first one."""
+def _closing_index(words: list[str]) -> int:
+    """Return the index of the parenthesis that closes the first one."""
     depth = 0
     for at, word in enumerate(words):
         depth += (word == "(") - (word == ")")
@@ -170,7 +170,7 @@ def _closing(words: list[str]) -> int:
 
 
 def parse_statement(text: str, parameters: list[AttributeValue]) -> Statement:
-    """Return a statement; its question marks stand for the parameters, in their order."""
+    """Return the parsed statement. Its question marks are replaced by the parameters in order."""
     return _StatementParser(text, parameters).parsed()
 
 
@@ -187,7 +187,7 @@ class _StatementParser:
         self._aliases = Aliases()
 
     def parsed(self) -> Statement:
-        """Return the statement; refuse text after its end, and parameters that it does not use."""
+        """Return the statement. Raise on text after its end and on unused parameters."""
         statement = self._statement()
         if self._accept("EXISTS") or self._at < len(self._tokens):
             raise self._unexpected()
@@ -257,7 +257,7 @@ class _StatementParser:
         return self._conditioned(statement)
 
     def _change(self, section: str) -> tuple[str, list[str]]:
-        """Return the section of an UpdateExpression, and its clause, of one assignment or removal."""
+        """Return the section and the clause in an UpdateExpression of one assignment or removal."""
         target = list(self._expression(stops={"="}))
         if section == "REMOVE":
             return section, target
@@ -276,11 +276,11 @@ class _StatementParser:
         return function, clause
 
     def _named(self, tokens: list[str]) -> list[str]:
-        """Return tokens with the names of attributes in place of their placeholders."""
+        """Return tokens with the names of attributes instead of their placeholders."""
         return [self._aliases.names.get(token, token) for token in tokens]
 
     def _conditioned(self, statement: Statement) -> Statement:
-        """Read the condition of a statement, and what it returns."""
+        """Parse the condition and the RETURNING clause of a statement."""
         if self._accept("WHERE"):
             statement.condition = list(self._expression(stops=set()))
         if statement.kind != "SELECT" and self._accept("RETURNING"):
@@ -292,7 +292,7 @@ class _StatementParser:
         return statement
 
     def _expression(self, stops: set[str]) -> Iterator[str]:
-        """Return the tokens of an expression that means the same as those until the next clause."""
+        """Return the tokens of the expression that is equivalent to the statement's tokens up to the next clause."""
         written: list[str] = []
         depth = 0
         while self._at < len(self._tokens):
@@ -329,7 +329,7 @@ class _StatementParser:
             self._at += 1
 
     def _write_test(self, written: list[str]) -> None:
-        """Replace the path at the end of what is written by a test whether it is missing or null."""
+        """Replace the path at the end of the written tokens by a test for MISSING or NULL."""
         self._at += 1
         negated = self._accept("NOT")
         begin = len(written)
@@ -423,11 +423,11 @@ class _StatementParser:
         return text
 
     def _accept(self, word: str) -> bool:
-        is_there = (
+        is_next = (
             self._at < len(self._tokens) and self._peek().upper() == word and self._tokens[self._at].kind != "name"
         )
-        self._at += is_there
-        return is_there
+        self._at += is_next
+        return is_next
 
     def _expect(self, word: str) -> None:
         if not self._accept(word):
@@ -445,7 +445,7 @@ class _StatementParser:
 
 
 def _plain(token: Token) -> AttributeValue | None:
-    """Return the value of a token that is a value by itself."""
+    """Return the value of a literal token, or None."""
     if token.kind == "text":
         return {"S": token.text[1:-1].replace("''", "'")}
     if token.kind == "number":

@@ -1,4 +1,4 @@
-"""The words that expressions may not use as names of attributes.
+"""The words that expressions may not use as attribute names.
 
 References
 ----------

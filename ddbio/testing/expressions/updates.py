@@ -1,4 +1,4 @@
-"""Parse UpdateExpressions, and apply them to items.
+"""Parser of UpdateExpressions, and their application to items.
 
 References
 ----------
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ddbio.testing.request import Request
     from ddbio.testing.tables.table import KeySchema
 
-# 38 digits of each operand, at most 126 + 130 places apart, have an exact sum.
+# 38 digits of each operand, at most 126 + 130 decimal places apart, have an exact sum.
 _EXACT = Context(prec=300)
 _SET_TAGS = ("SS", "NS", "BS")
 _SECTIONS = ("SET", "REMOVE", "ADD", "DELETE")
@@ -40,7 +40,7 @@ _WRONG_PATH = "The document path provided in the update expression is invalid fo
 
 
 class Action(NamedTuple):
-    """Hold one change of an update: its section, the path that it changes, and its operand, which REMOVE lacks."""
+    """One change of an update: its section, the changed path, and its operand, which REMOVE lacks."""
 
     section: str
     path: Path
@@ -49,7 +49,7 @@ class Action(NamedTuple):
 
 @dataclass(slots=True)
 class Update:
-    """Hold what an UpdateExpression changes."""
+    """The changes of an UpdateExpression."""
 
     actions: list[Action] = field(default_factory=list)
 
@@ -59,17 +59,17 @@ class Update:
         return tree_of((action.path for action in self.actions), "UpdateExpression")
 
     def applied(self, key: Item, old: Item | None) -> Item | None:
-        """Return the item after the update; an update that only removes makes no item."""
+        """Return the item after the update. An update that only removes does not create an item."""
         if old is None and self.actions and all(action.section in {"REMOVE", "DELETE"} for action in self.actions):
             return None
         before = old or key
         changed = [(action.path, _changed(action, before)) for action in self.actions]
         after: Item = dict(before)
-        # Elements behind the end of a list are appended in the order of their indexes.
+        # Elements after the end of a list are appended in the order of their indexes.
         for path, value in sorted(changed, key=lambda pair: _last_index(pair[0])):
             if value is not None:
                 _put(after, path, value)
-        # The last elements of a list go first, so that the others keep their places.
+        # The last elements of a list are removed first, so that the indexes of the others stay valid.
         emptied = [path for path, value in changed if value is None]
         for path in sorted(emptied, key=lambda path: [(isinstance(step, int), step) for step in path], reverse=True):
             _remove(after, path, before)
@@ -81,7 +81,7 @@ class Update:
         return any(len(action.path) > 1 for action in self.actions)
 
     def touched(self, item: Item | None) -> Item:
-        """Return the part of an item at the paths that the update changes."""
+        """Return the attributes of an item at the changed paths."""
         return pick(item or {}, self.tree)
 
 
@@ -90,7 +90,7 @@ def _last_index(path: Path) -> int:
 
 
 def _changed(action: Action, item: Item) -> AttributeValue | None:
-    """Return the value that an action gives to its path of an item; None takes it away."""
+    """Return the value that an action assigns to its path of an item. None removes it."""
     if action.operand is None:
         return None
     operand = action.operand(item)
@@ -134,7 +134,7 @@ def _put(item: Item, path: Path, value: AttributeValue) -> None:
 
 
 def _remove(item: Item, path: Path, before: Item) -> None:
-    """Remove what was at a path of the item before the update, not what the update has put there."""
+    """Remove the value that was at a path before the update, but not a value that the update assigned."""
     if len(path) > 1 and path[0] not in before:
         raise invalid(_WRONG_PATH)
     if value_at(before, path) is not None:
@@ -142,9 +142,9 @@ def _remove(item: Item, path: Path, before: Item) -> None:
 
 
 def _holder(item: Item, path: Path) -> Any:
-    """Return the map or list that has the last step of a path, if there is one.
+    """Return the map or list with the last step of a path, or None.
 
-    The item gets a copy of it, and of all that hold it: other values may share them.
+    The map or list and its parents are replaced by copies in the item, because other values may share them.
     """
     holder: Any = item
     for step, following in pairwise(path):
@@ -159,7 +159,7 @@ def _holder(item: Item, path: Path) -> Any:
 
 
 def requested_update(request: Request, placeholders: Placeholders) -> Update:
-    """Return the update that a request asks for; refuse paths that overlap."""
+    """Return the update of a request. Raise if its paths overlap."""
     text = request.text("UpdateExpression")
     update = Update() if text is None else _UpdateParser(text, placeholders).parsed()
     if len(update.actions) > 1:
@@ -168,7 +168,7 @@ def requested_update(request: Request, placeholders: Placeholders) -> Update:
 
 
 def check_keys_unchanged(update: Update, keys: KeySchema) -> None:
-    """Refuse an update that changes an attribute of the key."""
+    """Raise if an update changes a key attribute."""
     changed = {action.path[0] for action in update.actions}
     for name in keys.names:
         if name in changed:
@@ -236,7 +236,7 @@ class _UpdateParser:
         if self._tokens.peek() == "(":
             return self._function(token)
         path = document_path(self._tokens, self._placeholders, token)
-        return lambda item: _there(value_at(item, path))
+        return lambda item: _required(value_at(item, path))
 
     def _function(self, function: str) -> Operand:
         if function not in {"if_not_exists", "list_append"}:
@@ -266,7 +266,7 @@ class _UpdateParser:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """Give the same value for every item."""
+    """Operand with the same value for every item."""
 
     value: AttributeValue
 
@@ -275,7 +275,7 @@ class Literal:
         return self.value
 
 
-def _there(value: AttributeValue | None) -> AttributeValue:
+def _required(value: AttributeValue | None) -> AttributeValue:
     if value is None:
         raise invalid(_ABSENT)
     return value

@@ -1,1 +1,1 @@
-"""Hold the tables of the fake: definitions, items, capacity and jobs."""
+"""The tables of the fake: definitions, items, capacity and jobs."""

@@ -1,6 +1,6 @@
-"""Admit or throttle requests by token buckets per table, index and partition, and log what was consumed.
+"""Token buckets per table, index and partition that admit or throttle requests, and a log of the consumption.
 
-It knows no items, only how many units a request takes from which partition.
+The module handles no items, only the number of units that a request takes from each partition.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Kind: TypeAlias = Literal["Read", "Write"]
 PARTITION_READ_PER_SECOND, PARTITION_WRITE_PER_SECOND = 3000, 1000
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/burst-adaptive-capacity.html
 BURST_SECONDS = 300.0
-# Unused capacity is saved for the table; a single partition never serves more than its own rate.
+# A table saves unused capacity. A single partition never serves more than its own rate.
 _PARTITION_BURST_SECONDS = 1.0
 _ROUNDING_UNITS = 1e-9
 INTERVAL_SECONDS = 0.1
@@ -31,21 +31,21 @@ _TABLE_PART = 1
 
 
 class Draw(NamedTuple):
-    """Hold what a request takes: units of one kind from one partition of one table or index, named by its ARN."""
+    """Consumption of a request: units of one kind from one partition of one table or index, named by its ARN."""
 
     resource: str
     kind: Kind
     partition: int
     units: float
     local_index: str | None = None
-    """The local secondary index that the table pays for, for the breakdown."""
+    """The local secondary index whose capacity the table pays, for the breakdown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """Hold what a table or index may consume; None is no limit.
+    """Limits of a table or index. None is no limit.
 
-    A table with neither number is limited by its partitions alone, unless it is ``unlimited``.
+    A table with neither number is limited only by its partitions, unless it is ``unlimited``.
     """
 
     read_per_second: float | None = None
@@ -56,7 +56,7 @@ class Throughput:
 
 
 def partition_count(read_per_second: float | None, write_per_second: float | None, on_demand: int) -> int:
-    """Return the number of physical partitions of a table with these numbers, or with none."""
+    """Return the number of physical partitions of a table with this throughput, or ``on_demand`` without one."""
     if read_per_second is None and write_per_second is None:
         return on_demand
     reads = (read_per_second or 0) / PARTITION_READ_PER_SECOND
@@ -64,7 +64,7 @@ def partition_count(read_per_second: float | None, write_per_second: float | Non
 
 
 class Bucket:
-    """A token bucket: it refills up to a ceiling, and admits a request of any size unless it is below zero."""
+    """Token bucket that refills up to a ceiling and admits a request of any size unless it is below zero."""
 
     __slots__ = ("_at", "_ceiling", "_rate", "_units")
 
@@ -75,7 +75,7 @@ class Bucket:
         self._at = now
 
     def level(self, now: float) -> float:
-        """Return the units held at an instant, in seconds of any clock that never goes back."""
+        """Return the units at an instant, in seconds of any monotonic clock."""
         self._units = min(self._ceiling, self._units + (now - self._at) * self._rate)
         self._at = now
         return self._units
@@ -85,7 +85,7 @@ class Bucket:
         return self.level(now) >= -_ROUNDING_UNITS
 
     def take(self, units: float, now: float) -> None:
-        """Take units, below zero if need be."""
+        """Take units. The level may become negative."""
         self._units = self.level(now) - units
 
 
@@ -93,12 +93,12 @@ class Bucket:
 class _Resource:
     throughput: Throughput
     prefix: str
-    whole: dict[Kind, Bucket] = field(default_factory=dict)
+    total: dict[Kind, Bucket] = field(default_factory=dict)
     parts: dict[Kind, list[Bucket]] = field(default_factory=dict)
 
 
 class Capacity:
-    """Hold the buckets of every table and index; ``now`` is always an argument."""
+    """Buckets of every table and index. ``now`` is always an argument."""
 
     def __init__(self, burst_seconds: float = BURST_SECONDS, burst_at_creation: float | None = None) -> None:
         self._burst_seconds = burst_seconds
@@ -106,7 +106,7 @@ class Capacity:
         self._resources: dict[str, _Resource] = {}
 
     def declare(self, resource: str, throughput: Throughput, now: float) -> None:
-        """Make the buckets of a new table or index."""
+        """Create the buckets of a new table or index."""
         made = _Resource(throughput, "Index" if "/index/" in resource else "Table")
         self._resources[resource] = made
         if throughput.unlimited:
@@ -121,7 +121,7 @@ class Capacity:
             at_creation = _PARTITION_BURST_SECONDS if is_on_demand else 0.0
         for kind, rate, partition_rate in rates:
             if rate is not None:
-                made.whole[kind] = Bucket(rate, rate * self._burst_seconds, rate * at_creation, now)
+                made.total[kind] = Bucket(rate, rate * self._burst_seconds, rate * at_creation, now)
             most = partition_rate * min(self._burst_seconds, _PARTITION_BURST_SECONDS)
             made.parts[kind] = [
                 Bucket(partition_rate, most, partition_rate * at_creation, now) for _ in range(throughput.partitions)
@@ -136,11 +136,11 @@ class Capacity:
         return self._resources[resource].throughput.partitions
 
     def refusal(self, draws: Iterable[Draw], now: float) -> Refusal | None:
-        """Return why a request that takes these draws must wait, or None when it may pass."""
+        """Return the throttling error of a request with these draws, or None if it may pass."""
         for draw in draws:
             made = self._resources[draw.resource]
-            whole = made.whole.get(draw.kind)
-            if whole is not None and not whole.admits(now):
+            bucket = made.total.get(draw.kind)
+            if bucket is not None and not bucket.admits(now):
                 return throttled(f"{made.prefix}{draw.kind}{made.throughput.limit}", draw.resource)
             parts = made.parts.get(draw.kind)
             if parts is not None and not parts[draw.partition].admits(now):
@@ -148,17 +148,17 @@ class Capacity:
         return None
 
     def charge(self, draws: Iterable[Draw], now: float) -> None:
-        """Take what an admitted request consumed."""
+        """Take the consumption of an admitted request."""
         for draw in draws:
             made = self._resources[draw.resource]
-            if draw.kind in made.whole:
-                made.whole[draw.kind].take(draw.units, now)
+            if draw.kind in made.total:
+                made.total[draw.kind].take(draw.units, now)
             if draw.kind in made.parts:
                 made.parts[draw.kind][draw.partition].take(draw.units, now)
 
 
 class ConsumptionLog:
-    """Log consumption per table and 100 ms, by the time at which requests were admitted, and count requests."""
+    """Log of the consumption per table and 100 ms, by the admission time of requests, and counts of requests."""
 
     def __init__(self, now: float) -> None:
         self._started_at = now
@@ -167,16 +167,16 @@ class ConsumptionLog:
         self.requests: Counter[str] = Counter()
 
     def add(self, draws: Iterable[Draw], now: float) -> None:
-        """Add what one request consumed; an index counts as its table."""
+        """Add the consumption of one request. Units of an index count for its table."""
         interval = int((now - self._started_at) * _INTERVALS_PER_SECOND)
         for draw in draws:
             side = self._read if draw.kind == "Read" else self._write
             side[_table_of(draw.resource)][interval] += draw.units  # type: ignore[assignment]
 
     def consumed(self, table: str | None = None) -> list[tuple[float, float, float]]:
-        """Return ``(t_seconds, read_units, write_units)`` of every 100 ms in which something was consumed.
+        """Return ``(t_seconds, read_units, write_units)`` of every 100 ms in which units were consumed.
 
-        ``t_seconds`` is the beginning of the interval, counted from the start of the server; rows ascend by it.
+        ``t_seconds`` is the start of the interval, counted from the start of the server; rows are sorted by it.
         """
         read, write = self._total(self._read, table), self._total(self._write, table)
         return [(at / _INTERVALS_PER_SECOND, read.get(at, 0.0), write.get(at, 0.0)) for at in sorted({*read, *write})]

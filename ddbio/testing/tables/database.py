@@ -1,4 +1,4 @@
-"""Hold the tables, backups and jobs of one server, their capacity and the log of what they consumed."""
+"""Tables, backups and jobs of one server, their capacity and the log of their consumption."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _GIB = 1 << 30
 
 
 class UsedToken(NamedTuple):
-    """Hold a token of a transaction.
+    """A used ClientRequestToken of a transaction.
 
     Attributes
     ----------
     until
-        The time at which it ends.
+        The time at which it expires.
     digest
-        A digest of what was asked.
+        A digest of the request.
     reads
-        What a repeat reads: the name of the table, the position of the item, and the units.
+        The reads of a repeated request: the name of the table, the position of the item, and the units.
     reply
         The first reply, without its ConsumedCapacity.
     """
@@ -50,7 +50,7 @@ class UsedToken(NamedTuple):
 
 @dataclass(slots=True)
 class Backup:
-    """Hold a table as it was, and the time from which the backup can be used."""
+    """State of a table at a time, and the time from which the backup is available."""
 
     arn: str
     name: str
@@ -86,7 +86,7 @@ class Backup:
 
 @dataclass(slots=True)
 class Database:
-    """Hold every table of one server; not safe for concurrent use."""
+    """Every table of one server. It is not safe for concurrent use."""
 
     defaults: Defaults = field(default_factory=Defaults)
     capacity: Capacity = field(default_factory=Capacity)
@@ -116,7 +116,7 @@ class Database:
         )
 
     def table(self, request: Request) -> Table:
-        """Return the table a request names."""
+        """Return the table that a request names."""
         return self.named(request.table_name())
 
     def named(self, name: str) -> Table:
@@ -143,19 +143,22 @@ class Database:
             self.capacity.forget(arn)
 
     def check_storms(self, operation: str, request: Request) -> None:
-        """Refuse a request that comes during a storm."""
+        """Raise if a request arrives during a storm."""
         if self.faults.storms:
             name = first_table(request.members)
             self.check_storm(operation, self.tables[name].arn if name in self.tables else name)
 
     def check_storm(self, operation: str, resource: str) -> None:
-        """Refuse a request to a table, named by its ARN, that comes during a storm."""
+        """Raise if a request to a table (its ARN) arrives during a storm."""
         refusal = self.fault_injector.storm(operation, resource, self.clock())
         if refusal is not None:
             raise refusal
 
     def write(self, change: Change, failure: Refusal | None) -> None:
-        """Carry out a write, or refuse it as throttled or for its condition, which only the table is charged for."""
+        """Execute a write, or raise if it is throttled or its condition failed.
+
+        Only the table pays for a failed condition.
+        """
         if failure is not None:
             # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
             self.take(change.draws[:1])
@@ -164,25 +167,25 @@ class Database:
         change.apply()
 
     def take(self, draws: Sequence[Draw]) -> None:
-        """Consume what a request draws, or refuse the request as throttled."""
+        """Consume the draws of a request. Raise if it is throttled."""
         self.check(draws)
         self.charge(draws)
 
     def check(self, draws: Sequence[Draw]) -> None:
-        """Refuse a request as throttled if what it draws from is empty."""
+        """Raise if a request is throttled."""
         refusal = self.capacity.refusal(draws, self.clock())
         if refusal is not None:
             raise refusal
 
     def charge(self, draws: Sequence[Draw]) -> None:
-        """Consume what an admitted request draws."""
+        """Consume the draws of an admitted request."""
         now = self.clock()
         self.capacity.charge(draws, now)
         self.consumption.add(draws, now)
 
 
 def first_table(members: dict[str, Any]) -> str:
-    """Return the name of the first table in the members of a request, or empty text if they name none."""
+    """Return the name of the first table in the members of a request, or empty text."""
     match members:
         case {"TransactItems": [dict(item), *_]}:
             names = [action.get("TableName") for action in item.values() if type(action) is dict]
@@ -193,19 +196,19 @@ def first_table(members: dict[str, Any]) -> str:
     return next((name for name in names if type(name) is str), "")
 
 
-def consumed_wanted(request: Request) -> str:
+def consumption_detail(request: Request) -> str:
     """Return the ReturnConsumedCapacity of a request: INDEXES, TOTAL or NONE."""
     return request.text("ReturnConsumedCapacity") or "NONE"
 
 
 def consumed_capacity(table: Table, draws: Sequence[Draw], wanted: str) -> dict[str, Any]:
-    """Return the ConsumedCapacity of what was drawn from one table and its indexes."""
+    """Return the ConsumedCapacity of the draws from one table and its indexes."""
     capacity: dict[str, Any] = {"CapacityUnits": sum(draw.units for draw in draws), "TableName": table.name}
     if wanted != "INDEXES":
         return capacity
     units: dict[str, defaultdict[str, float]] = {"Table": defaultdict(float)}
     for draw in draws:
-        member, name = _place(draw)
+        member, name = _member_of(draw)
         units.setdefault(member, defaultdict(float))[name] += draw.units
     capacity["Table"] = {"CapacityUnits": units.pop("Table")[""]}
     for member, by_name in units.items():
@@ -213,7 +216,7 @@ def consumed_capacity(table: Table, draws: Sequence[Draw], wanted: str) -> dict[
     return capacity
 
 
-def _place(draw: Draw) -> tuple[str, str]:
+def _member_of(draw: Draw) -> tuple[str, str]:
     if draw.local_index is not None:
         return "LocalSecondaryIndexes", draw.local_index
     _, _, index = draw.resource.partition("/index/")
@@ -221,15 +224,15 @@ def _place(draw: Draw) -> tuple[str, str]:
 
 
 def consumed_member(request: Request, table: Table, draws: Sequence[Draw]) -> dict[str, Any]:
-    """Return the member of a reply that shows consumption, or none if it was not requested."""
-    wanted = consumed_wanted(request)
+    """Return the ConsumedCapacity member of a reply. It is empty if it was not requested."""
+    wanted = consumption_detail(request)
     return {} if wanted == "NONE" else {"ConsumedCapacity": consumed_capacity(table, draws, wanted)}
 
 
 def collection_metrics(request: Request, table: Table, keys: list[Item]) -> list[dict[str, Any]]:
-    """Return the ItemCollectionMetrics of written items, if the request asks for them and the table has a local index.
+    """Return the ItemCollectionMetrics of written items if they are requested and the table has a local index.
 
-    The size of the whole table stands for that of a collection, which cannot be larger.
+    The size of the table is used for the size of a collection, which cannot be larger.
     """
     if request.members.get("ReturnItemCollectionMetrics") != "SIZE":
         return []
@@ -246,8 +249,8 @@ def collection_metrics(request: Request, table: Table, keys: list[Item]) -> list
 
 
 def consumed_list(request: Request, draws: dict[str, list[Draw]], database: Database) -> dict[str, Any]:
-    """Return the member of a batch reply that shows consumption: one entry per table."""
-    wanted = consumed_wanted(request)
+    """Return the ConsumedCapacity member of a batch reply: one entry per table."""
+    wanted = consumption_detail(request)
     if wanted == "NONE":
         return {}
     return {

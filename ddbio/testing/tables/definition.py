@@ -1,4 +1,4 @@
-"""Make tables and indexes from the parameters of CreateTable; bad definitions are refused as DynamoDB does."""
+"""Tables and indexes from the parameters of CreateTable. Bad definitions raise DynamoDB's errors."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _PROJECTIONS = ("ALL", "KEYS_ONLY", "INCLUDE")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """Hold the throughput and partitions of tables without numbers of their own."""
+    """Throughput and partitions of tables that do not set their own."""
 
     read_per_second: float | None = None
     write_per_second: float | None = None
     partitions: int = ON_DEMAND_PARTITIONS
 
     def throughput(self, *, unlimited: bool = False) -> Throughput:
-        """Return the throughput of a table without numbers."""
+        """Return the throughput of a table that does not set its own."""
         read, write = self.read_per_second, self.write_per_second
         return Throughput(
             read_per_second=read,
@@ -55,7 +55,7 @@ class Defaults:
 
 
 def define_table(request: Request, defaults: Defaults) -> Table:
-    """Return the table that a CreateTable request asks for, still empty."""
+    """Return the table of a CreateTable request, still empty."""
     name = request.table_name()
     types = attribute_types(request.required("AttributeDefinitions"))
     keys = _key_schema(request.required("KeySchema"), types)
@@ -91,7 +91,7 @@ def define_table(request: Request, defaults: Defaults) -> Table:
 
 
 def loaded_table(name: str, keys: KeySchema, defaults: Defaults) -> Table:
-    """Return an empty table that no request created: without limit, unless there are default numbers."""
+    """Return an empty table that no request created. It is unlimited unless there are default numbers."""
     read, write = defaults.read_per_second, defaults.write_per_second
     description: dict[str, Any] = {
         "AttributeDefinitions": [{"AttributeName": part.name, "AttributeType": part.tag} for part in keys.attributes],
@@ -114,7 +114,7 @@ def loaded_table(name: str, keys: KeySchema, defaults: Defaults) -> Table:
 
 
 def with_stream(specification: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the member that describes an enabled stream; its label and ARN come when it is opened."""
+    """Return the member that describes an enabled stream. Its label and ARN are set when it is opened."""
     view = specification.get("StreamViewType")
     if view not in _VIEWS:
         raise constraint(view, "streamSpecification.streamViewType", f"satisfy enum value set: [{', '.join(_VIEWS)}]")
@@ -123,7 +123,7 @@ def with_stream(specification: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Billing:
-    """Hold how a table is billed, and the defaults if it gives no numbers."""
+    """Billing mode of a table, and the defaults if it sets no numbers."""
 
     on_demand: bool
     defaults: Defaults
@@ -137,10 +137,10 @@ class Billing:
                 write_per_second=write,
                 partitions=partition_count(read, write, self.defaults.partitions),
             )
-        given = definition.get("OnDemandThroughput") or {}
+        limits = definition.get("OnDemandThroughput") or {}
         most_read, most_write = (
-            _maximum(given.get("MaxReadRequestUnits")),
-            _maximum(given.get("MaxWriteRequestUnits")),
+            _maximum(limits.get("MaxReadRequestUnits")),
+            _maximum(limits.get("MaxWriteRequestUnits")),
         )
         if most_read is None and most_write is None:
             return self.defaults.throughput()
@@ -152,7 +152,7 @@ class Billing:
         )
 
     def description(self, definition: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the numbers as DescribeTable shows them."""
+        """Return the throughput in the format of DescribeTable."""
         if not self.on_demand:
             return {"ProvisionedThroughput": _described(*_provisioned(definition))}
         if "ProvisionedThroughput" in definition:
@@ -181,16 +181,16 @@ def _described(read: float, write: float) -> dict[str, Any]:
 
 
 def _provisioned(definition: Mapping[str, Any]) -> tuple[int, int]:
-    given = definition.get("ProvisionedThroughput")
-    if type(given) is not dict:
+    throughput = definition.get("ProvisionedThroughput")
+    if type(throughput) is not dict:
         raise invalid_values(
             "ReadCapacityUnits and WriteCapacityUnits must both be specified when BillingMode is PROVISIONED"
         )
-    return _units(given, "ReadCapacityUnits"), _units(given, "WriteCapacityUnits")
+    return _units(throughput, "ReadCapacityUnits"), _units(throughput, "WriteCapacityUnits")
 
 
-def _units(given: Mapping[str, Any], member: str) -> int:
-    value = given.get(member)
+def _units(throughput: Mapping[str, Any], member: str) -> int:
+    value = throughput.get(member)
     if type(value) is not int:
         raise malformed()
     return value
@@ -208,7 +208,7 @@ def attribute_types(definitions: Any) -> dict[str, str]:
 
 
 def _key_schema(schema: Any, types: dict[str, str], *, max_attributes: int = 1) -> KeySchema:
-    """Return a checked KeySchema, which may have up to ``max_attributes`` attributes of either kind."""
+    """Return a checked KeySchema with up to ``max_attributes`` attributes of each kind."""
     try:
         parts = [(part["AttributeName"], part["KeyType"]) for part in schema]
     except (KeyError, TypeError):
@@ -240,7 +240,7 @@ def _check_key_types(kinds: list[str], max_attributes: int) -> None:
 
 
 def key_schema(parts: list[tuple[str, str]], partition_count: int = 1) -> KeySchema:
-    """Return the schema of pairs of name and type, of which the first ``partition_count`` are the partition key."""
+    """Return the schema of pairs of name and type. The first ``partition_count`` are the partition key."""
     return KeySchema(
         tuple(KeyAttribute(name, tag, MAX_PARTITION_KEY_BYTES) for name, tag in parts[:partition_count]),
         tuple(KeyAttribute(name, tag, MAX_SORT_KEY_BYTES) for name, tag in parts[partition_count:]),

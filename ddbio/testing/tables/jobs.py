@@ -1,4 +1,4 @@
-"""Run the service's long jobs by a wall clock that tests can advance, on objects in a folder or at an S3 endpoint."""
+"""Long-running jobs of the service by a wall clock that tests can advance, on objects in a folder or an S3 endpoint."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     End = Callable[[], dict[str, Any]]
 
 _OK, _NOT_FOUND = 200, 404
-# Fakes of S3 check no signature, but reads without any are refused.
+# Fakes of S3 check no signature, but they refuse reads without one.
 _IDENTITY = {"Authorization": "AWS any:any"}
 _KEY = re.compile(r"<Key>([^<]*)</Key>")
 
 
 class WallClock:
-    """Tell the time of day, which a test can advance.
+    """Time of day, which a test can advance.
 
     Attributes
     ----------
     ahead_seconds
-        How far it was advanced.
+        Sum of the advances.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class NoSuchBucketError(Exception):
 
 
 class S3Access:
-    """Read and write objects, in a folder as ``bucket/key`` or at an endpoint like ``http://127.0.0.1:5000``."""
+    """Access to objects in a folder as ``bucket/key`` or at an endpoint like ``http://127.0.0.1:5000``."""
 
     def __init__(self, target: str) -> None:
         self._netloc = urlsplit(target).netloc if target.startswith("http://") else ""
@@ -66,20 +66,20 @@ class S3Access:
         self._send("PUT", quote(f"/{bucket}/{key}"), bucket, body)
 
     def list(self, bucket: str, prefix: str) -> list[str]:
-        """Return the keys below a prefix, in order."""
+        """Return the keys under a prefix, in order."""
         if not self._netloc:
             folder = self._folder / bucket
             if not folder.is_dir():
                 raise NoSuchBucketError(bucket)
             keys = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
             return sorted(key for key in keys if key.startswith(prefix))
-        found: list[str] = []
+        keys_read: list[str] = []
         while True:
-            query = urlencode({"list-type": 2, "prefix": prefix, "start-after": found[-1] if found else ""})
+            query = urlencode({"list-type": 2, "prefix": prefix, "start-after": keys_read[-1] if keys_read else ""})
             page = _KEY.findall(self._send("GET", f"/{bucket}?{query}", bucket).decode())
             if not page:
-                return found
-            found += map(html.unescape, page)
+                return keys_read
+            keys_read += map(html.unescape, page)
 
     def get(self, bucket: str, key: str) -> bytes:
         """Return one object."""
@@ -104,14 +104,14 @@ class S3Access:
 
 @dataclass(slots=True)
 class Jobs:
-    """Hold every job of one kind by its ARN, oldest first, and the requests by their token.
+    """All jobs of one kind by ARN, oldest first, and the requests by token.
 
     Attributes
     ----------
     kind
-        ``Export`` or ``Import``: the beginning of the members that describe a job.
+        ``Export``, ``Import`` or ``BulkOperation``: the start of the names of a job's members.
     seconds
-        How long a job runs.
+        Duration of a job.
     failure
         The FailureCode with which every job ends, or None.
     """
@@ -125,7 +125,7 @@ class Jobs:
     _running: dict[str, tuple[float, End]] = field(default_factory=dict)
 
     def begin(self, description: dict[str, Any], end: End) -> dict[str, Any]:
-        """Start a job and return its first description; ``end`` does its work and returns members to add."""
+        """Start a job and return its first description. ``end`` does its work and returns members to add."""
         arn = description[f"{self.kind}Arn"]
         description[f"{self.kind}Status"] = "IN_PROGRESS"
         self._described[arn] = description
@@ -135,12 +135,12 @@ class Jobs:
         return started
 
     def described(self, arn: str) -> dict[str, Any] | None:
-        """Return the present description of a job."""
+        """Return the current description of a job."""
         self._settle()
         return self._described.get(arn)
 
     def cancel(self, arn: str) -> bool:
-        """End a job without its work; return whether it ran."""
+        """End a job without doing its work. Return whether it was running."""
         self._settle()
         ran = self._running.pop(arn, None) is not None
         if ran:
@@ -158,12 +158,12 @@ class Jobs:
         """Return the jobs to list, the newest first, and the token of the next page."""
         self._settle()
         arn = f"{self.kind}Arn"
-        shown = [each for each in reversed(self._described.values()) if is_shown(each)]
+        shown = [description for description in reversed(self._described.values()) if is_shown(description)]
         if after is not None:
-            places = [at for at, each in enumerate(shown) if each[arn] == after]
-            if not places:
+            indexes = [at for at, description in enumerate(shown) if description[arn] == after]
+            if not indexes:
                 raise invalid("Invalid NextToken")
-            shown = shown[places[0] + 1 :]
+            shown = shown[indexes[0] + 1 :]
         more = {"NextToken": shown[limit - 1][arn]} if len(shown) > limit else {}
         return shown[:limit], more
 

@@ -1,7 +1,7 @@
-"""Hold Kinesis data streams: records in shards by the hash of their partition key, that are split, merged and trimmed.
+"""Kinesis data streams: records in shards by the hash of their partition key. Shards are split, merged and trimmed.
 
-A table whose changes go to such a stream sends them twice now and then, and in another order than they were made, as
-the faults of the server say.
+A table that sends its changes to a stream sends some of them twice or out of order, as the faults of the server
+configure.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ READS_PER_SECOND, BYTES_PER_SECOND = 5, 2 * 1024 * 1024
 _FIRST_SEQUENCE = 49_590_338_271_490_256_608_559_692_538_361_571_095_921_575_989_136_588_898
 _SEQUENCE_STEP = 16
 _RECENT = 20
-_LATEST_BY = 4
+_MAX_DELAY = 4
 _EXPIRY = {"principalId": "dynamodb.amazonaws.com", "type": "Service"}
 
 
 class KinesisRecord(NamedTuple):
-    """Hold one record: its number, when it came, and its text in a reply."""
+    """One record: its sequence number, its arrival time, and its text in a reply."""
 
     sequence: int
     arrived_at: float
@@ -50,7 +50,7 @@ class KinesisRecord(NamedTuple):
 
 @dataclass(slots=True)
 class KinesisShard:
-    """Hold the records of a range of hash keys; closed once it has an ending."""
+    """Records of a range of hash keys. The shard is closed once it has an ending."""
 
     shard_id: str
     parents: tuple[str, ...]
@@ -62,21 +62,21 @@ class KinesisShard:
     records: list[KinesisRecord] = field(default_factory=list)
     read_at: deque[float] = field(default_factory=lambda: deque(maxlen=READS_PER_SECOND))
     free_at: float = 0.0
-    """When the bytes that were read are paid for."""
+    """Time at which the throughput limit allows the next read."""
 
     def from_sequence(self, sequence: int) -> int:
         """Return the index of the first record with at least this number."""
         return bisect_left(self.records, sequence, key=lambda record: record.sequence)
 
     def admit(self, now: float) -> bool:
-        """Count a read, unless there were too many, or too many bytes, just before."""
+        """Count a read. Return False if the limit of reads or bytes per second is exceeded."""
         if now < self.free_at or (len(self.read_at) == READS_PER_SECOND and now - self.read_at[0] < 1.0):
             return False
         self.read_at.append(now)
         return True
 
     def describe(self) -> dict[str, Any]:
-        """Return the shard as ListShards shows it."""
+        """Return the shard in the format of ListShards."""
         numbers = {"StartingSequenceNumber": str(self.starting)}
         if self.ending is not None:
             numbers["EndingSequenceNumber"] = str(self.ending)
@@ -90,9 +90,9 @@ class KinesisShard:
 
 @dataclass(slots=True)
 class Consumer:
-    """Hold a consumer to which records are sent: its subscriptions by shard, each the time it was made and its number.
+    """An enhanced fan-out consumer: its subscriptions by shard, each with its creation time and number.
 
-    A subscription whose number is not there any more has ended, or another one has taken it over.
+    A subscription whose number is no longer present has ended, or another one replaced it.
     """
 
     name: str
@@ -103,7 +103,7 @@ class Consumer:
 
 @dataclass(slots=True)
 class DataStream:
-    """Hold one data stream; not safe for concurrent use."""
+    """One data stream. It is not safe for concurrent use."""
 
     name: str
     arn: str
@@ -111,10 +111,10 @@ class DataStream:
     created_at: float = 0.0
     shards: dict[str, KinesisShard] = field(default_factory=dict)
     destinations: dict[str, Destination] = field(default_factory=dict)
-    """By the tables whose changes come here."""
+    """By the table that sends its changes."""
     consumers: dict[str, Consumer] = field(default_factory=dict)
     _last: int = field(default=_FIRST_SEQUENCE, init=False)
-    _shards_made: int = field(default=0, init=False)
+    _shard_count: int = field(default=0, init=False)
 
     def open(self, count: int) -> None:
         """Open the first shards."""
@@ -123,14 +123,14 @@ class DataStream:
             self._open_shard((), (number * HASH_KEYS // count, (number + 1) * HASH_KEYS // count - 1))
 
     def open_shards(self) -> list[KinesisShard]:
-        """Return the shards that take records."""
+        """Return the shards that accept records."""
         return [shard for shard in self.shards.values() if shard.ending is None]
 
     def put(self, partition_key: str, data: bytes, hash_key: int | None = None) -> tuple[str, int]:
-        """Add a record; return its shard and its number."""
+        """Add a record and return its shard and its sequence number."""
         if hash_key is None:
             hash_key = int.from_bytes(hashlib.md5(partition_key.encode(), usedforsecurity=False).digest())
-        shard = next(each for each in self.open_shards() if each.hashes[0] <= hash_key <= each.hashes[1])
+        shard = next(shard for shard in self.open_shards() if shard.hashes[0] <= hash_key <= shard.hashes[1])
         self._last += _SEQUENCE_STEP
         shown = {
             "SequenceNumber": str(self._last),
@@ -142,36 +142,38 @@ class DataStream:
         return shard.shard_id, self._last
 
     def split(self, shard: KinesisShard, at: int) -> None:
-        """Close a shard, and open two children that meet at a hash key."""
+        """Close a shard, and open two children that adjoin at a hash key."""
         self._close(shard)
         self._open_shard((shard.shard_id,), (shard.hashes[0], at - 1))
         self._open_shard((shard.shard_id,), (at, shard.hashes[1]))
 
     def merge(self, shard: KinesisShard, other: KinesisShard) -> None:
-        """Close two neighbours, and open their child."""
-        for each in (shard, other):
-            self._close(each)
+        """Close two adjacent shards, and open their child."""
+        for closed in (shard, other):
+            self._close(closed)
         low, high = min(shard.hashes[0], other.hashes[0]), max(shard.hashes[1], other.hashes[1])
         self._open_shard((shard.shard_id, other.shard_id), (low, high))
 
     def trim(self, age_seconds: float = RETENTION_SECONDS) -> None:
-        """Forget records of at least an age, and closed shards that have none left."""
+        """Delete records of at least this age, and closed shards without records."""
         until = self.now() - age_seconds
         for shard in list(self.shards.values()):
-            kept = next((at for at, each in enumerate(shard.records) if each.arrived_at > until), len(shard.records))
+            kept = next(
+                (at for at, record in enumerate(shard.records) if record.arrived_at > until), len(shard.records)
+            )
             del shard.records[:kept]
             if shard.closed_at is not None and shard.closed_at <= until and not shard.records:
                 del self.shards[shard.shard_id]
 
     def deliver(self) -> None:
-        """Let what is on its way to the stream come nearer."""
-        for each in self.destinations.values():
-            each.deliver()
+        """Advance delayed records by one step."""
+        for destination in self.destinations.values():
+            destination.deliver()
 
     def _open_shard(self, parents: tuple[str, ...], hashes: tuple[int, int]) -> None:
         self._last += _SEQUENCE_STEP
-        shard_id = f"shardId-{self._shards_made:012}"
-        self._shards_made += 1
+        shard_id = f"shardId-{self._shard_count:012}"
+        self._shard_count += 1
         self.shards[shard_id] = KinesisShard(shard_id, parents, hashes, self._last)
 
     def _close(self, shard: KinesisShard) -> None:
@@ -181,7 +183,7 @@ class DataStream:
 
 @dataclass(slots=True, kw_only=True)
 class Destination:
-    """Send the changes of a table to a data stream."""
+    """Sender of the changes of a table to a data stream."""
 
     stream: DataStream
     table: str
@@ -191,30 +193,30 @@ class Destination:
     precision: str = "MILLISECOND"
     status: str = "ACTIVE"
     expires: bool = False
-    """Whether what is deleted now has passed its time to live."""
+    """Whether deletes are currently due to time to live."""
     _recent: deque[tuple[str, bytes]] = field(default_factory=lambda: deque(maxlen=_RECENT), init=False)
     _late: list[list[Any]] = field(default_factory=list, init=False)
 
     def add(self, _: Key, old: Stored | None, new: Stored | None) -> None:
-        """Send one write; a write that changes nothing is not sent."""
+        """Send one write. A write without a change is not sent."""
         if is_same_item(old, new):
             return
         self.deliver()
         key, data = self._record(old, new)
         if self.random.random() < self.faults.late_ratio:
-            self._late.append([self.random.randint(1, _LATEST_BY), key, data])
+            self._late.append([self.random.randint(1, _MAX_DELAY), key, data])
         else:
             self._put(key, data)
         if self._recent and self.random.random() < self.faults.duplicate_ratio:
             self.stream.put(*self.random.choice(self._recent))
 
     def deliver(self) -> None:
-        """Let what is late come nearer."""
-        for each in list(self._late):
-            each[0] -= 1
-            if each[0] <= 0:
-                self._late.remove(each)
-                self._put(each[1], each[2])
+        """Advance delayed records by one step, and send those that are due."""
+        for delayed in list(self._late):
+            delayed[0] -= 1
+            if delayed[0] <= 0:
+                self._late.remove(delayed)
+                self._put(delayed[1], delayed[2])
 
     def _put(self, key: str, data: bytes) -> None:
         self.stream.put(key, data)
@@ -256,9 +258,9 @@ def _twice_encoded(value: dict[str, Any]) -> dict[str, Any]:
         case "B":
             return {tag: base64.b64encode(content.encode()).decode()}
         case "BS":
-            return {tag: [base64.b64encode(each.encode()).decode() for each in content]}
+            return {tag: [base64.b64encode(element.encode()).decode() for element in content]}
         case "L":
-            return {tag: [_twice_encoded(each) for each in content]}
+            return {tag: [_twice_encoded(element) for element in content]}
         case "M":
-            return {tag: {name: _twice_encoded(each) for name, each in content.items()}}
+            return {tag: {name: _twice_encoded(element) for name, element in content.items()}}
     return value

@@ -1,4 +1,4 @@
-"""Hold the streams of tables: records of changes in shards that are split, closed and trimmed."""
+"""Streams of tables: records of changes in shards that are split, closed and trimmed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Streams.html
 RETENTION_SECONDS = 24 * 3600
-# The service's numbers differ in length: these grow by a digit soon, so that nobody sorts them as text unpunished.
+# The service's numbers differ in length. These soon grow by a digit, so that a test fails if they are sorted as text.
 _FIRST_SEQUENCE = 10**21 - 40
 _SEQUENCE_STEP = 7
 _EXPIRY = {"PrincipalId": "dynamodb.amazonaws.com", "Type": "Service"}
@@ -30,7 +30,7 @@ _SETS = ("SS", "NS", "BS")
 
 
 class Record(NamedTuple):
-    """Hold one record of a change: its number, when it was made, its text, and what it changed."""
+    """One record of a change: its sequence number, its creation time, its text, its key and the item before it."""
 
     sequence: int
     created_at: float
@@ -41,7 +41,7 @@ class Record(NamedTuple):
 
 @dataclass(slots=True)
 class Shard:
-    """Hold the records of a range of hashes; closed once it has an ending."""
+    """Records of a range of hashes. The shard is closed once it has an ending."""
 
     shard_id: str
     parent_id: str | None
@@ -54,7 +54,7 @@ class Shard:
     oldest: int = 0
     """Records below this number were trimmed."""
     read_to: int = 0
-    """Records below this number were read by somebody."""
+    """Records below this number were read by a client."""
 
     @property
     def next(self) -> int:
@@ -66,7 +66,7 @@ class Shard:
         return bisect_left(self.records, sequence, key=lambda record: record.sequence)
 
     def describe(self) -> dict[str, Any]:
-        """Return the shard as DescribeStream shows it."""
+        """Return the shard in the format of DescribeStream."""
         described: dict[str, Any] = {
             "ShardId": self.shard_id,
             "SequenceNumberRange": {"StartingSequenceNumber": str(self.starting)},
@@ -80,7 +80,7 @@ class Shard:
 
 @dataclass(slots=True, kw_only=True)
 class Stream:
-    """Hold the stream of one table from when it was turned on; not safe for concurrent use."""
+    """Stream of one table since it was turned on. It is not safe for concurrent use."""
 
     arn: str
     label: str
@@ -93,7 +93,7 @@ class Stream:
     is_open: bool = True
     created_at: float = 0.0
     expires: bool = False
-    """Whether what is deleted now has passed its time to live."""
+    """Whether deletes are currently due to time to live."""
     shards: dict[str, Shard] = field(default_factory=dict)
     _last: int = field(default=_FIRST_SEQUENCE, init=False)
 
@@ -104,17 +104,17 @@ class Stream:
             self._open_shard(None, ((number << HASH_BITS) // partitions, ((number + 1) << HASH_BITS) // partitions))
 
     def close(self) -> None:
-        """Close all shards; their records can be read until they are trimmed."""
+        """Close all shards. Their records can be read until they are trimmed."""
         self.is_open = False
         for shard in self.open_shards():
             self._close_shard(shard)
 
     def open_shards(self) -> list[Shard]:
-        """Return the shards that take records."""
+        """Return the shards that accept records."""
         return [shard for shard in self.shards.values() if shard.ending is None]
 
     def split(self, into: int) -> None:
-        """Close every open shard, and open so many children of each."""
+        """Close every open shard, and open ``into`` children of each."""
         for shard in self.open_shards():
             self._close_shard(shard)
             low, high = shard.hashes
@@ -123,10 +123,12 @@ class Stream:
                 self._open_shard(shard.shard_id, (bounds[part], bounds[part + 1]))
 
     def trim(self, age_seconds: float = RETENTION_SECONDS) -> None:
-        """Forget records of at least an age, and closed shards that have none left."""
+        """Delete records of at least this age, and closed shards without records."""
         until = self.now() - age_seconds
         for shard in list(self.shards.values()):
-            kept = next((at for at, each in enumerate(shard.records) if each.created_at > until), len(shard.records))
+            kept = next(
+                (at for at, record in enumerate(shard.records) if record.created_at > until), len(shard.records)
+            )
             if kept:
                 shard.oldest = shard.records[kept - 1].sequence + 1
                 del shard.records[:kept]
@@ -134,8 +136,8 @@ class Stream:
                 del self.shards[shard.shard_id]
 
     def add(self, key: Key, old: Stored | None, new: Stored | None) -> None:
-        """Record one write; a write that changes nothing makes no record."""
-        shard = next(each for each in self.open_shards() if each.hashes[0] <= key[0] < each.hashes[1])
+        """Record one write. A write without a change makes no record."""
+        shard = next(shard for shard in self.open_shards() if shard.hashes[0] <= key[0] < shard.hashes[1])
         last = shard.records[-1] if shard.records else None
         if (
             last is not None
@@ -143,7 +145,7 @@ class Stream:
             and last.sequence >= shard.read_to
             and self.random.random() < self.merge_ratio
         ):
-            # Two quick changes of an item may come as one.
+            # Two quick changes of an item may be merged.
             del shard.records[-1]
             old = last.old
         if not is_same_item(old, new):
@@ -191,7 +193,7 @@ class Stream:
 
 
 def is_same_item(old: Stored | None, new: Stored | None) -> bool:
-    """Return whether a write changes nothing, whatever the order of members and of elements of sets."""
+    """Return whether a write changes nothing, regardless of the order of members and of elements of sets."""
     if old is None or new is None:
         return old is new
     return old.json == new.json or _ordered_item(json.loads(old.json)) == _ordered_item(json.loads(new.json))
@@ -206,5 +208,5 @@ def _ordered(value: AttributeValue) -> AttributeValue:
     if tag in _SETS:
         return {tag: sorted(content)}
     if tag == "L":
-        return {tag: [_ordered(each) for each in content]}
+        return {tag: [_ordered(element) for element in content]}
     return {tag: _ordered_item(content)} if tag == "M" else value

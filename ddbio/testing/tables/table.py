@@ -1,4 +1,4 @@
-"""Hold one table with its indexes, and compute what a write changes and which units it draws."""
+"""One table with its indexes, and the changes and draws of a write."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from ddbio.testing.tables.streams import Stream
 
 SortValue: TypeAlias = "bytes | Decimal | tuple[bytes | Decimal, ...]"
-"""The sort key of an item; a tuple if the index has several sort attributes."""
+"""The sort key of an item. It is a tuple if the index has several sort attributes."""
 Key: TypeAlias = "tuple[int, bytes, SortValue] | tuple[int, bytes, SortValue, Key]"
-"""The position of an item: hash of the partition key, its bytes, the sort value; in an index also the table's key."""
+"""The position of an item: hash and bytes of the partition key, sort value, and in an index also the table's key."""
 
 HASH_BITS = 64
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-partition-sort-keys
@@ -43,7 +43,7 @@ _MICROS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class KeyAttribute:
-    """Hold one attribute of a key: its name, its type and the most bytes it may have."""
+    """One attribute of a key: its name, its type and its maximum size."""
 
     name: str
     tag: str
@@ -63,7 +63,7 @@ class KeyAttribute:
 class KeySchema:
     """Partition key and sort key of a table or index.
 
-    A global index has up to four attributes of either kind; a table and a local index have one of each at most.
+    A global index has up to four attributes of each kind; a table and a local index have one of each at most.
     """
 
     partition_attributes: tuple[KeyAttribute, ...]
@@ -90,7 +90,7 @@ class KeySchema:
         return tuple(attribute.name for attribute in self.attributes)
 
     def partition_bytes(self, item: Item) -> bytes:
-        """Return the bytes of the partition key of a checked item; lengths separate several attributes."""
+        """Return the bytes of the partition key of a checked item. Lengths separate several attributes."""
         values = [attribute.bytes_of(item[attribute.name]) for attribute in self.partition_attributes]
         return values[0] if len(values) == 1 else b"".join(len(value).to_bytes(2, "big") + value for value in values)
 
@@ -104,11 +104,11 @@ class KeySchema:
         return (hash_of(partition), partition, sort)
 
     def part_of(self, item: Item) -> Item:
-        """Return the key alone of a checked item."""
+        """Return the key of a checked item."""
         return {name: item[name] for name in self.names}
 
     def check_item(self, item: Item) -> None:
-        """Refuse an item to be written whose key is missing, of wrong type, empty or too long."""
+        """Raise if the key of an item to write is missing, of the wrong type, empty or too long."""
         for attribute in self.attributes:
             value = item.get(attribute.name)
             if value is None:
@@ -120,14 +120,14 @@ class KeySchema:
             self._check_bytes(attribute, value, f"Key: {attribute.name}")
 
     def check_key(self, key: Item) -> None:
-        """Refuse a key that is not exactly this schema's attributes with their types."""
+        """Raise if a key does not have exactly this schema's attributes with their types."""
         if set(key) != set(self.names) or any(part.tag not in key[part.name] for part in self.attributes):
             raise invalid(_MISMATCH)
         for attribute in self.attributes:
             self._check_bytes(attribute, key[attribute.name], f"Key: {attribute.name}")
 
     def check_indexed(self, item: Item, index: str) -> bool:
-        """Return whether an item belongs into an index with this key; refuse index keys that cannot be stored."""
+        """Return whether an index with this key contains an item. Raise on index keys that cannot be stored."""
         for attribute in self.attributes:
             value = item.get(attribute.name)
             if value is None:
@@ -140,13 +140,13 @@ class KeySchema:
             self._check_bytes(attribute, value, f"IndexName: {index}, IndexKey: {attribute.name}")
         return all(name in item for name in self.names)
 
-    def _check_bytes(self, attribute: KeyAttribute, value: AttributeValue, place: str) -> None:
+    def _check_bytes(self, attribute: KeyAttribute, value: AttributeValue, context: str) -> None:
         size_bytes = len(attribute.bytes_of(value))
         if not size_bytes:
             kind = "binary" if attribute.tag == "B" else "string"
             raise invalid(
                 "One or more parameter values are not valid. "
-                f"The AttributeValue for a key attribute cannot contain an empty {kind} value. {place}"
+                f"The AttributeValue for a key attribute cannot contain an empty {kind} value. {context}"
             )
         if attribute.tag != "N" and size_bytes > attribute.max_bytes:
             raise _too_long(attribute, is_partition=attribute in self.partition_attributes)
@@ -166,7 +166,10 @@ def base_key(index_key: Key) -> Key:
 
 
 def hash_of(partition_key: bytes) -> int:
-    """Return the hash that decides segment and physical partition, in ``0 … 2**64 - 1``; the same in every process."""
+    """Return the hash that selects segment and physical partition, in ``0 … 2**64 - 1``.
+
+    It is the same in every process.
+    """
     return int.from_bytes(hashlib.blake2b(partition_key, digest_size=HASH_BITS // 8).digest(), "big")
 
 
@@ -176,14 +179,14 @@ def hash_bounds(part: int, parts: int) -> tuple[int, int]:
 
 
 def part_of_hash(hash_value: int, parts: int) -> int:
-    """Return which of ``parts`` equal parts of the hash space a hash lies in."""
+    """Return the number of the part of the hash space, out of ``parts`` equal parts, that contains a hash."""
     part = hash_value * parts >> HASH_BITS
-    # Bounds are rounded down: a hash just below the exact quotient may already lie in the next part.
+    # Bounds are rounded down: a hash just below the exact quotient may already be in the next part.
     return part + (part + 1 < parts and hash_value >= hash_bounds(part + 1, parts)[0])
 
 
 class Stored(NamedTuple):
-    """Hold one item: its DynamoDB JSON and its size as DynamoDB bills it."""
+    """One item: its DynamoDB JSON and its billed size."""
 
     json: bytes
     size_bytes: int
@@ -191,7 +194,7 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Hold all items in order: their keys, their JSON joined by commas, and where each begins.
+    """All items in order: their keys, their JSON joined by commas, and the offset of each.
 
     ``starts`` has one element more than there are items; ``sizes`` are running sums with a leading zero.
     """
@@ -202,7 +205,7 @@ class Snapshot:
     sizes: NDArray[np.int64]
 
     def position(self, bound: tuple[object, ...]) -> int:
-        """Return the index of the first key that is not below ``bound``, which may be the beginning of a key."""
+        """Return the index of the first key that is not below ``bound``, which may be the start of a key."""
         return bisect_left(self.keys, bound)
 
     def json_at(self, at: int) -> bytes:
@@ -247,7 +250,7 @@ def snapshot_of(entries: Iterable[tuple[Key, Stored]]) -> Snapshot:
 
 
 class ItemStore:
-    """Hold the items of a table or index: a snapshot and the changes since; not safe for concurrent use."""
+    """Items of a table or index: a snapshot and the changes since. It is not safe for concurrent use."""
 
     def __init__(self) -> None:
         self._snapshot = snapshot_of(())
@@ -271,7 +274,7 @@ class ItemStore:
             listen(key, old, stored)
 
     def snapshot(self) -> Snapshot:
-        """Return all items in order; costs a pass over the store when something changed since the last call."""
+        """Return all items in order. If anything changed since the last call, this is a pass over the store."""
         if self._changes:
             unchanged = (entry for entry in self._snapshot.entries() if entry[0] not in self._changes)
             added = ((key, stored) for key, stored in self._changes.items() if stored is not None)
@@ -281,7 +284,7 @@ class ItemStore:
 
 
 class Write(NamedTuple):
-    """Hold one write, or the net effect of several: when it happened, and the item before and after it."""
+    """One write, or the net effect of several: its time, and the item before and after it."""
 
     micros: int
     old: Stored | None
@@ -289,19 +292,19 @@ class Write(NamedTuple):
 
 
 class Journal:
-    """Hold every write to one table since it was made; no two have the same time."""
+    """All writes to one table since recovery was turned on. No two have the same time."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._writes: list[tuple[Key, Write]] = []
 
     def add(self, key: Key, old: Stored | None, new: Stored | None) -> None:
-        """Remember one write."""
+        """Record one write."""
         last = self._writes[-1][1].micros if self._writes else 0
         self._writes.append((key, Write(max(int(self._now() * _MICROS), last + 1), old, new)))
 
     def state(self, current: Snapshot, at: float) -> dict[Key, Stored]:
-        """Return the items just before a time, computed from the present ones."""
+        """Return the items just before a time, computed from the current ones."""
         items = dict(current.entries())
         for key, write in reversed(self._writes):
             if write.micros < at * _MICROS:
@@ -313,7 +316,7 @@ class Journal:
         return items
 
     def changes(self, start: float, end: float) -> dict[Key, Write]:
-        """Return the net change of each item written in ``[start, end)``; items made and deleted in it are left out."""
+        """Return the net change of each item written in ``[start, end)``, except items created and deleted in it."""
         net: dict[Key, Write] = {}
         for key, write in self._writes:
             if start * _MICROS <= write.micros < end * _MICROS:
@@ -324,7 +327,7 @@ class Journal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """Hold one secondary index: its own key, what it projects, and its entries."""
+    """One secondary index: its key, its projection, and its entries."""
 
     name: str
     arn: str
@@ -332,17 +335,17 @@ class Index:
     keys: KeySchema
     base_keys: KeySchema
     projected: frozenset[str] | None
-    """The attributes it holds, keys included; None is all of them."""
+    """The projected attributes, including keys. None is all attributes."""
     description: dict[str, Any]
     throughput: Throughput
     store: ItemStore = field(default_factory=ItemStore)
 
     def key_of(self, item: Item) -> Key:
-        """Return the position of a checked item or whole index key."""
+        """Return the position of a checked item or complete index key."""
         return (*self.keys.key_of(item), self.base_keys.key_of(item))
 
     def entry(self, item: Item | None) -> tuple[Key, Stored] | None:
-        """Return the entry of the index for an item, or None if the index does not have the item."""
+        """Return the entry of the index for an item, or None if the index does not contain the item."""
         if item is None or not all(name in item for name in self.keys.names):
             return None
         held = item if self.projected is None else {name: item[name] for name in item if name in self.projected}
@@ -351,11 +354,11 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Hold one planned write: what it replaces, what it draws, and the stores to change."""
+    """One planned write: the replaced item, its draws, and the stores to change."""
 
     stored: Stored | None
     draws: list[Draw]
-    """First what the table itself pays."""
+    """The first is the draw from the table itself."""
     moves: list[tuple[ItemStore, Key, Stored | None]]
 
     @property
@@ -364,14 +367,14 @@ class Change:
         return None if self.stored is None else json.loads(self.stored.json)
 
     def apply(self) -> None:
-        """Carry the write out."""
+        """Execute the write."""
         for store, key, stored in self.moves:
             store.replace(key, stored)
 
 
 @dataclass(slots=True, kw_only=True)
 class Table:
-    """Hold one table; not safe for concurrent use."""
+    """One table. It is not safe for concurrent use."""
 
     name: str
     arn: str
@@ -381,14 +384,14 @@ class Table:
     expiry: str | None = None
     """The attribute of the time to live."""
     recovery: tuple[float, int] | None = None
-    """Since when, and for how many days, a point in time could be recovered."""
+    """Start and retention in days of point-in-time recovery, or None."""
     journal: Journal | None = None
-    """What was written since then."""
+    """Writes since that start."""
     stream: Stream | None = None
-    """What records the writes now."""
+    """The open stream that records writes."""
     tags: dict[str, str] = field(default_factory=dict)
     ready_at: float = 0.0
-    """Until when the table is being made, by the server's time of day."""
+    """Time until which the table is being created, by the server's wall clock."""
     indexes: dict[str, Index] = field(default_factory=dict)
     store: ItemStore = field(default_factory=ItemStore)
 
@@ -397,7 +400,7 @@ class Table:
         return part_of_hash(key[0], self.throughput.partitions)
 
     def check_item(self, item: Item) -> None:
-        """Refuse an item whose key, or key of an index, cannot be stored."""
+        """Raise if the key of an item, or its key of an index, cannot be stored."""
         self.keys.check_item(item)
         for index in self.indexes.values():
             index.keys.check_indexed(item, index.name)
@@ -408,7 +411,7 @@ class Table:
         return None if stored is None else json.loads(stored.json)
 
     def plan_write(self, key: Key, new: Item | None, size_bytes: int = 0) -> Change:
-        """Return the change of putting ``new`` at a key, or of deleting its item."""
+        """Return the change that puts ``new`` at a key, or deletes the key's item."""
         stored = self.store.get(key)
         units = write_units(max(size_bytes, stored.size_bytes if stored else 0))
         change = Change(stored, [Draw(self.arn, "Write", self.partition_of(key), units)], [])
@@ -444,19 +447,19 @@ class Table:
             change.draws.append(Draw(index.arn, "Write", partition, units))
 
     def load(self, entries: Iterable[tuple[Item, Stored]], *, settle: bool = True) -> int:
-        """Put checked items, outside any capacity, the last of equal keys winning; return their number.
+        """Put checked items without consuming capacity, and return their number. The last of equal keys wins.
 
         Parameters
         ----------
         settle
-            Whether to sort the items at once; otherwise the next read does.
+            Whether to sort the items immediately. Otherwise the next read does.
         """
         count = 0
         for count, (item, stored) in enumerate(entries, start=1):  # noqa: B007 - the last count is the result
             key = self.keys.key_of(item)
             if self.indexes:
-                for store, place, entry in self.plan_write(key, item, stored.size_bytes).moves:
-                    store.replace(place, entry)
+                for store, entry_key, entry in self.plan_write(key, item, stored.size_bytes).moves:
+                    store.replace(entry_key, entry)
             else:
                 self.store.replace(key, stored)
         if settle:
