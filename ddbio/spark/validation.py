@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from ddbio.validation.meeting import Wanted
+    from ddbio.validation.meeting import JoinSpec
     from ddbio.validation.sums import Checks, Hashing
 
     _Results: TypeAlias = Callable[[Iterator[pa.RecordBatch], RowHasher], Iterator[dict[str, Any]]]
@@ -86,7 +86,7 @@ class FrameSummary:
             _require_fine(row["error"])
         return sum(row["count"] for row in found)
 
-    def parts(self, wanted: Wanted, stack: ExitStack) -> DataFrame:
+    def parts(self, wanted: JoinSpec, stack: ExitStack) -> DataFrame:
         """Return the wanted rows as the parts that Spark's engine joins."""
         del stack
         return self.read(_parts_of(wanted), _PARTS)
@@ -194,7 +194,7 @@ def _words_of(buckets: Sequence[int], names: Sequence[str] | None) -> _Results:
     return words
 
 
-def _parts_of(wanted: Wanted) -> _Results:
+def _parts_of(wanted: JoinSpec) -> _Results:
     def parts(batches: Iterator[pa.RecordBatch], hasher: RowHasher) -> Iterator[dict[str, Any]]:
         for (partition, slot, side), data in parts_of(map(hasher.hashed, batches), wanted):
             yield {"partition": partition, "slot": slot, "side": side, "data": data}

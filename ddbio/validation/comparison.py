@@ -1,4 +1,4 @@
-"""Say how two sides compare: the plan of a validation, and its report."""
+"""Plan and report of a validation of two sides."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ Kind = Literal["missing", "extra", "different"]
 
 @dataclass(frozen=True)
 class SideOutline(Result):
-    """Describe what is known of a side before it is read.
+    """Estimates of a side before it is read.
 
     Attributes
     ----------
     name, kind
-        What was given, and whether that is a ``table``, an ``export``, ``files``, or ``data`` in memory.
+        The side as passed, and its kind: ``table``, ``export``, ``files``, or ``data`` in memory.
     rows, bytes
-        Rows and bytes, as the service, a manifest or the files say; null if nothing tells.
+        Rows and bytes, from the service, a manifest or the files; null if unknown.
     estimated_units
-        Read units of reading it once.
+        Read units of one pass.
     rcu_per_second
-        The budget of reading it, or null.
+        The read budget, or null.
     requests, cost
-        Pages of reading it once, and what they cost.
+        Pages of one pass, and their cost.
     read_bytes
-        Bytes of reading it once, as they are sent or stored.
+        Bytes of one pass, as they are sent or stored.
     seconds
-        How long reading it once takes.
+        Duration of one pass.
     """
 
     name: str
@@ -53,7 +53,7 @@ class SideOutline(Result):
     seconds: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the outline as plain values; the plan has the cost of both sides."""
+        """Return the outline as plain values. The plan contains the cost of both sides."""
         values = super().to_dict()
         del values["cost"]
         return values
@@ -61,28 +61,28 @@ class SideOutline(Result):
 
 @dataclass(frozen=True)
 class ValidatePlan(Result):
-    """Describe a validation before it starts.
+    """Plan of a validation.
 
     Attributes
     ----------
     source, target
-        The sides; the target is null if only rules are evaluated.
+        The sides. The target is null if only rules are evaluated.
     key
-        The key attributes by which rows are told apart.
+        The key attributes that identify rows.
     nulls
-        ``keep`` if NULL and missing are different, ``merge`` if they are not.
+        ``keep`` if NULL and missing are different, ``merge`` if they are equal.
     sample
-        Share of the keys that is compared.
+        Share of the keys to compare.
     rules
-        How many quality rules are evaluated.
+        Number of quality rules.
     estimated_units
         Read units if the sides are equal: each is read once.
     most_units
         Read units if they differ: each is read once more, until the values of all examples are found.
     estimated_seconds
-        Time of the first reading at the budget; null where there is none.
+        Time of the first pass at the budget; null without a budget.
     seconds
-        Time of the whole, both sides being read one after the other; null of data in memory alone.
+        Total time, if both sides are read one after the other; null for data in memory alone.
     """
 
     source: SideOutline
@@ -98,12 +98,12 @@ class ValidatePlan(Result):
 
     @property
     def cost(self) -> Cost:
-        """Return what reading each side once costs."""
+        """Return the cost of reading each side once."""
         return joined_cost(side.cost for side in self._sides if side.cost is not None)
 
     @property
     def figures(self) -> Figures:
-        """Return what is compared with what the validation took."""
+        """Return the figures to compare with those of the finished validation."""
         sizes = [side.read_bytes for side in self._sides if side.read_bytes is not None]
         return Figures(self.estimated_units, self.seconds, sum(sizes) if sizes else None, self.cost.usd)
 
@@ -122,11 +122,11 @@ def plan_validation(
     *, examples: bool,
 ) -> ValidatePlan:  # fmt: skip
     """Return the plan of a validation."""
-    there = [side for side in sides if side is not None]
-    units = sum(side.estimated_units for side in there)
-    budgeted = [side for side in there if side.rcu_per_second]
+    given_sides = [side for side in sides if side is not None]
+    units = sum(side.estimated_units for side in given_sides)
+    budgeted = [side for side in given_sides if side.rcu_per_second]
     at_budget = sum(side.estimated_units / (side.rcu_per_second or 1.0) for side in budgeted) if budgeted else None
-    timed = [side.seconds for side in there if side.seconds is not None]
+    timed = [side.seconds for side in given_sides if side.seconds is not None]
     seconds = START_SECONDS + sum(timed) if timed else None
     again = 2 if examples else 1
     return ValidatePlan(*sides, key, nulls, sample, rules, units, again * units, at_budget, seconds)
@@ -134,16 +134,16 @@ def plan_validation(
 
 @dataclass(frozen=True)
 class Example(Result):
-    """Show one key that differs.
+    """One key that differs.
 
     Attributes
     ----------
     kind
-        ``missing`` in the target, ``extra`` there, or ``different``.
+        ``missing`` in the target, ``extra`` in the target, or ``different``.
     key
         The key, as DynamoDB JSON.
     source, target
-        The item of each side as DynamoDB JSON; null where there is none.
+        The item of each side as DynamoDB JSON; null if the side has no such item.
     """
 
     kind: Kind
@@ -154,14 +154,14 @@ class Example(Result):
 
 @dataclass(frozen=True)
 class ColumnDifference(Result):
-    """Describe an attribute that has values on one side only, or another type.
+    """An attribute that has values on one side only, or a different type on each side.
 
     Attributes
     ----------
     name
         The attribute.
     source, target
-        DynamoDB's type and, in brackets, Arrow's; null where no row has a value.
+        DynamoDB's type and, in brackets, Arrow's; null if no row has a value.
     """
 
     name: str
@@ -171,16 +171,16 @@ class ColumnDifference(Result):
 
 @dataclass(frozen=True)
 class ValidationReport(Result):
-    """Say how two sides compare, and which rules hold.
+    """Result of the comparison of two sides, and of quality rules.
 
     Attributes
     ----------
     source, target
-        The sides as given; the target is null if only rules were evaluated.
+        The sides as passed. The target is null if only rules were evaluated.
     equal
-        Whether both hold the same items; null without a target.
+        Whether both contain the same items; null without a target.
     source_rows, target_rows
-        Rows that were compared; of the target null without one.
+        Number of compared rows; null for a missing target.
     missing, extra, different
         Rows only in the source, rows only in the target, and keys whose items differ.
     examples
@@ -188,28 +188,27 @@ class ValidationReport(Result):
     key
         The key attributes.
     source_digest, target_digest
-        The digests of the rows that were compared, as ``ddbio digest`` has them.
+        The digests of the compared rows, as computed by ``ddbio digest``.
     source_repeated, target_repeated
-        Rows whose key an earlier row of the same side has; of a table 0.
+        Rows with the key of an earlier row of the same side; 0 for a table.
     columns
-        Attributes that differ in type, or that only one side has values of.
+        Attributes that differ in type, or have values on one side only.
     misfits
-        Values of a table that did not fit the columns it was read into; they are compared all the same.
+        Values of a table that did not fit their columns. They are compared nevertheless.
     nulls
-        ``keep`` if NULL and missing are different, ``merge`` if they were taken for the same.
+        ``keep`` if NULL and missing are different, ``merge`` if they were treated as equal.
     sample
         Share of the keys that was compared.
     rules
-        What became of each quality rule.
+        The result of each quality rule.
     rules_passed
-        Whether all rules hold; null without rules.
+        Whether all rules passed; null without rules.
     rcu_consumed
         Read units that the service charged.
     seconds, cpu_seconds
         Wall time, and user + system seconds of this process.
     planned, actual
-        Units, seconds, bytes and USD, as planned if the sides are equal, and as it was; bytes that were read are not
-        counted.
+        Units, seconds, bytes and USD, as planned for equal sides, and as measured.
     """
 
     source: str
@@ -240,5 +239,5 @@ class ValidationReport(Result):
 
     @property
     def passed(self) -> bool:
-        """Return whether the sides are equal, as far as there are two, and all rules hold."""
+        """Return whether the sides are equal (if there are two) and all rules passed."""
         return self.equal is not False and self.rules_passed is not False

@@ -1,4 +1,4 @@
-"""Digest the items of a source (a table, files, bytes, Arrow data, a DataFrame) in bounded memory."""
+"""Digests of the items of a source (a table, files, bytes, Arrow data, a DataFrame) in bounded memory."""
 
 from __future__ import annotations
 
@@ -47,17 +47,20 @@ if TYPE_CHECKING:
 
 
 def digest(source: DigestSource, options: DigestOptions) -> str:
-    """Return the digest of a source's items: the same for the same items, whatever their order, files or column types.
+    """Return the digest of a source's items. It does not depend on their order, files or column types.
 
     NULL and missing are different in a table.
 
     Parameters
     ----------
     source
-        A ``pyarrow`` table, batch or reader, or any other data frame that offers itself as Arrow, for which ``schema``
-        declares what its fields' metadata does not say, as sets; a Spark DataFrame, which is digested in its
-        partitions; bytes of DynamoDB JSON; an ``s3://`` URI, a path with a slash or the name of a data file, of Parquet
-        or JSON lines; any other text is the name of a table, which is scanned.
+        A ``pyarrow`` table, batch or reader, or any other data frame with an Arrow C stream, for which ``schema``
+        declares
+        types that the fields' metadata lacks, such as sets; a Spark DataFrame, which is digested in its partitions;
+        bytes
+        of DynamoDB JSON; an ``s3://`` URI, a path with a slash or the name of a data file, of Parquet or JSON lines;
+        any
+        other text is the name of a table, which is scanned.
 
     Returns
     -------
@@ -67,7 +70,7 @@ def digest(source: DigestSource, options: DigestOptions) -> str:
     Raises
     ------
     DdbioError
-        As of ``digest_source``.
+        The errors of ``digest_source``.
     """
     return digest_source(source, options).hexdigest()
 
@@ -84,13 +87,13 @@ def digest_source(source: DigestSource, options: InspectOptions) -> Digest:
     Raises
     ------
     NotFoundError
-        If there is no such table, or no file that could be read.
+        If there is no such table, or no readable file.
     OptionError
-        If a name may be that of a table, and is that of a folder here.
+        If a name could be a table, but a local folder has the same name.
     DecodeError
         If the data is not DynamoDB JSON, or an Arrow array points outside its own memory.
     SchemaError
-        If a column has an Arrow type that DynamoDB has no exact form for.
+        If a column has an Arrow type that DynamoDB cannot represent exactly.
     """
     declared = None if options.schema is None else arrow_schema_of(options.schema)
     if type(source).__module__.startswith("pyspark."):
@@ -112,7 +115,7 @@ def digest_source(source: DigestSource, options: InspectOptions) -> Digest:
 
 
 def digest_files(paths: Iterable[str], options: ConnectionOptions) -> Digest:
-    """Return the digest and count of the items that files hold, whatever their order or number.
+    """Return the digest and count of the items in files, regardless of their order or number.
 
     Parameters
     ----------
@@ -122,27 +125,27 @@ def digest_files(paths: Iterable[str], options: ConnectionOptions) -> Digest:
     Raises
     ------
     NotFoundError, DecodeError, SchemaError
-        As :func:`digest_source` says.
+        As :func:`digest_source`.
     """
-    whole = Digest()
+    total = Digest()
     for path in paths:
-        whole.merge(digest_data(find_data(path, options)))
-    return whole
+        total.merge(digest_data(find_data(path, options)))
+    return total
 
 
 def _of_json(data: Buffer) -> Digest:
     return digest_of_json(*framed_items(data))
 
 
-def digest_data(found: DataFiles) -> Digest:
+def digest_data(files: DataFiles) -> Digest:
     """Return the digest and count of the items in data files.
 
     Raises
     ------
     NotFoundError, DecodeError, SchemaError
-        As :func:`digest_source` says.
+        As :func:`digest_source`.
     """
-    return _digest(found.store, found.files, found.columns({}), found.noted)
+    return _digest(files.store, files.files, files.columns({}), files.noted)
 
 
 def digest_paths(store: ObjectStore, paths: list[str]) -> Digest:
@@ -151,7 +154,7 @@ def digest_paths(store: ObjectStore, paths: list[str]) -> Digest:
     Raises
     ------
     NotFoundError, DecodeError, SchemaError
-        As :func:`digest_source` says.
+        As :func:`digest_source`.
     """
     entries = _entries(store, paths)
     if gone := [path for path in paths if path not in entries]:
@@ -164,44 +167,44 @@ def digest_paths(store: ObjectStore, paths: list[str]) -> Digest:
 def _digest(
     store: ObjectStore, files: Iterable[StoredObject], columns: Mapping[str, FolderColumns], noted: Noted
 ) -> Digest:
-    whole = Digest()
+    total = Digest()
     for entry in files:
         schema, folders = noted.schemas.get(entry.path), columns[entry.path]
         if is_json(entry) and schema is None and not folders:
             with named_errors(store, entry.path):
-                whole.merge(_of_json_file(checked(store, entry), entry))
+                total.merge(_of_json_file(checked(store, entry), entry))
         else:
             batches = read_batches(store, entry, schema)
-            whole.merge(digest_of_batches(with_columns(batch, folders) for batch in batches))
-    return whole
+            total.merge(digest_of_batches(with_columns(batch, folders) for batch in batches))
+    return total
 
 
 def _entries(store: ObjectStore, paths: list[str]) -> dict[str, StoredObject]:
     wanted = set(paths)
-    found = store.list(paths[0] if len(paths) == 1 else "")
-    return {entry.path: entry for entry in found if entry.path in wanted}
+    entries = store.list(paths[0] if len(paths) == 1 else "")
+    return {entry.path: entry for entry in entries if entry.path in wanted}
 
 
 def _of_json_file(store: ObjectStore, entry: StoredObject) -> Digest:
     """Return the digest of a file of DynamoDB JSON, read in blocks of lines unless it is one page."""
-    place = f"{store.uri}/{entry.path}"
+    uri = f"{store.uri}/{entry.path}"
     if entry.size_bytes > PIECE_BYTES:
         ahead = TextAhead(store, entry, FORMATS["json"], ReadOptions(), AHEAD_BYTES)
         if ahead.is_split and ahead.has_items:
-            whole = Digest()
-            for each in ahead.made(_of_range):
-                whole.merge(each)
-            return whole
-    blocks = line_blocks(store.read_chunks(entry.path), place)
+            total = Digest()
+            for part in ahead.made(_of_range):
+                total.merge(part)
+            return total
+    blocks = line_blocks(store.read_chunks(entry.path), uri)
     first = bytes(next(blocks, b""))
     text = first.removeprefix(codecs.BOM_UTF8)
     try:
         framing = framing_of(text)
     except DecodeError:
-        # Other compression, a first document longer than a block, or an error.
+        # Another compression, a first document longer than a block, or an error.
         framing = "page"
     if framing not in {"items", "export"}:
-        return _of_json(decompress(b"".join([first, *map(bytes, blocks)]), place))
+        return _of_json(decompress(b"".join([first, *map(bytes, blocks)]), uri))
     items = JsonDigest()
     items.add_blocks(itertools.chain([text], blocks), framing)
     return items.digest

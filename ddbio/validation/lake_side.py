@@ -1,4 +1,4 @@
-"""Compare tables of a lake: a side of the items that a version of one has, or that it had at a time."""
+"""Sides of lake tables: the items of a version of a table, or its items at an earlier time."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ if TYPE_CHECKING:
 
 
 class AsOf(Protocol):
-    """Say what a lake table held at a time."""
+    """State of a lake table at a time."""
 
     def is_settled(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
-        """Return which rows of a table's version are as they were."""
+        """Return the mask of the rows of a table's version that are the same as at that time."""
         ...
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the others as they were."""
+        """Yield the other rows in their state at that time."""
         ...
 
 
 class LakeSide(Side):
-    """Read the items of a version of a lake table; rows of deleted items are left out.
+    """Side with the items of a version of a lake table. Rows of deleted items are left out.
 
     Parameters
     ----------
     as_of
-        Says what the table held at a time; without it the version is read as it is.
+        The state of the table at a time. Without it the version is read unchanged.
 
     Attributes
     ----------
     deleted
-        Rows of deleted items, once the side was read.
+        Number of rows of deleted items, after the side was read.
     """
 
     def __init__(self, name: str, items: LakeItems, as_of: AsOf | None = None) -> None:
@@ -67,16 +67,16 @@ class LakeSide(Side):
         self.deleted = 0
 
     def outline(self, reading: Reading) -> SideOutline:
-        """Return what the table's own log says."""
+        """Return the estimates from the table's log."""
         del reading
-        size = sum(each.size_bytes for each in self.items.state.files)
+        size = sum(file.size_bytes for file in self.items.state.files)
         seconds = ARROW_RATIO * size / DIGEST_SPEED
         return SideOutline(self.name, "lake table", None, size, read_bytes=size, seconds=seconds)
 
     def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
         """Yield the items."""
         del reading
-        self.read_bytes += sum(each.size_bytes for each in self.items.state.files)
+        self.read_bytes += sum(file.size_bytes for file in self.items.state.files)
         self.deleted = 0
         for batch in self.items.rows():
             settled = batch
@@ -93,18 +93,18 @@ class LakeSide(Side):
         return None
 
     def _live(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        found = self.items.live(rows)
-        self.deleted += rows.num_rows - found.num_rows
-        return found
+        live = self.items.live(rows)
+        self.deleted += rows.num_rows - live.num_rows
+        return live
 
 
 class ExportWithout(ExportSide):
-    """Read a native full export but for some keys, which are named by their words."""
+    """A native full export without some keys, which are identified by their words."""
 
     without: Words | None = None
 
     def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the export's rows but for those keys."""
+        """Yield the export's rows, except those keys."""
         for batch in super().batches(reading):
             if self.without is None or not len(self.without):
                 yield batch
@@ -114,22 +114,22 @@ class ExportWithout(ExportSide):
 
 
 def open_side(
-    given: Any, options: ValidateOptions, connection: ConnectionOptions, statistics: str | None = None
+    data: Any, options: ValidateOptions, connection: ConnectionOptions, statistics: str | None = None
 ) -> Side:
-    """Return a side of any kind: a lake table, one that is open already, or what :mod:`sides` knows.
+    """Return a side of any kind: a lake table, an already open side, or a side of :mod:`sides`.
 
     Raises
     ------
     DdbioError
-        As :func:`ddbio.validation.sides.open_side` says.
+        As :func:`ddbio.validation.sides.open_side`.
     """
-    if isinstance(given, LakeSide | ExportSide):
-        return given
-    if isinstance(given, os.PathLike) or (isinstance(given, str) and is_data(given)):
-        uri = os.fspath(given)
+    if isinstance(data, LakeSide | ExportSide):
+        return data
+    if isinstance(data, os.PathLike) or (isinstance(data, str) and is_data(data)):
+        uri = os.fspath(data)
         kind = lake_format(open_store(uri, connection))
         table = None if kind is None else open_lake_table(uri, kind, connection)
         state = None if table is None or table.foreign_files() is not None else table.load()
         if kind is not None and table is not None and state is not None and KEYS in state.properties:
             return LakeSide(uri, LakeItems(table, state, kind))
-    return sides.open_side(given, options, connection, statistics)
+    return sides.open_side(data, options, connection, statistics)

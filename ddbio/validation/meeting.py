@@ -1,7 +1,7 @@
-"""Compare rows, and count repeated keys, in the tasks of a shuffle that brings equal keys together.
+"""Comparison of rows, and counts of repeated keys, in the tasks of a shuffle that brings equal keys together.
 
-What two sides hold of some buckets is divided into slots, of about a million rows each, that one task looks at one
-after the other. Whoever started them gets counts, and the keys of a few examples.
+The rows of both sides in some buckets are divided into slots of about a million rows each. One task compares its slots
+one after the other. The driver gets counts, and the keys of a few examples.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
     PartKey: TypeAlias = tuple[int, int, int]
 
 HELD_BYTES = 128 * 1024 * 1024
-"""Bytes of rows that a side holds in memory: eight million rows."""
+"""Bytes of rows that a side keeps in memory: eight million rows."""
 
 _WORD_BYTES = 8
 
 
 class _Run(NamedTuple):
-    """Hold sorted rows, or where they lie in the file."""
+    """Sorted rows, or their offset in the file."""
 
-    places: Counts
+    starts: Counts
     rows: Rows | None
     offset: int
 
 
 class RowStore:
-    """Take rows in any order, and return those of a few buckets at a time.
+    """Store that takes rows in any order, and returns those of a few buckets at a time.
 
     Parameters
     ----------
     held_bytes
-        Bytes of rows beyond which they go to a temporary file, in sorted runs.
+        Bytes of rows above which they are written to a temporary file, in sorted runs.
     """
 
     def __init__(self, held_bytes: int = HELD_BYTES) -> None:
@@ -71,17 +71,17 @@ class RowStore:
             self._file.close()
 
     def add(self, rows: Rows) -> None:
-        """Take some rows."""
+        """Add rows."""
         self._pending.append(rows)
         self._pending_rows += len(rows.keys)
         if 2 * _WORD_BYTES * self._pending_rows >= self._held_bytes:
             self._flush(spills=True)
 
     def load(self, buckets: Sequence[int]) -> None:
-        """Get the rows of some buckets from where they are; here they were all taken."""
+        """Load the rows of some buckets. This store already has them all."""
 
     def repeated(self, buckets: Sequence[int], counts: Counts) -> int:
-        """Return how many rows of some buckets have the key of another one."""
+        """Return the number of rows of some buckets that have the key of another row."""
         return sum(repeated(self.rows(group).keys.copy()) for group in bucket_groups(buckets, counts))
 
     def rows(self, buckets: Sequence[int]) -> Rows:
@@ -93,7 +93,7 @@ class RowStore:
         if not self._pending_rows:
             return
         rows = Rows.joined(self._pending).sorted()
-        places, offset = bucket_places(rows.keys), self._file_bytes
+        starts, offset = bucket_places(rows.keys), self._file_bytes
         self._pending, self._pending_rows = [], 0
         if spills:
             if self._file is None:
@@ -102,19 +102,22 @@ class RowStore:
             for words in rows:
                 self._file.write(words.tobytes())
                 self._file_bytes += words.nbytes
-        self._runs.append(_Run(places, None if spills else rows, offset))
+        self._runs.append(_Run(starts, None if spills else rows, offset))
 
     def _parts(self, run: _Run, buckets: Sequence[int]) -> Iterator[Rows]:
         for first, stop in _ranges(buckets):
-            start, end = int(run.places[first]), int(run.places[stop])
+            start, end = int(run.starts[first]), int(run.starts[stop])
             if start == end:
                 continue
             if run.rows is not None:
                 yield Rows(run.rows.keys[start:end], run.rows.items[start:end])
             else:
-                whole = int(run.places[-1])
+                row_count = int(run.starts[-1])
                 yield Rows(
-                    *(self._read(run.offset + _WORD_BYTES * (column * whole + start), end - start) for column in (0, 1))
+                    *(
+                        self._read(run.offset + _WORD_BYTES * (column * row_count + start), end - start)
+                        for column in (0, 1)
+                    )
                 )
 
     def _read(self, offset: int, count: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
@@ -123,7 +126,7 @@ class RowStore:
 
 
 def _ranges(buckets: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first bucket, and the one after the last, of each range of neighbours."""
+    """Yield the first bucket, and the one after the last, of each range of consecutive buckets."""
     first = last = None
     for bucket in buckets:
         if last is not None and bucket == last + 1:
@@ -136,13 +139,13 @@ def _ranges(buckets: Sequence[int]) -> Iterator[tuple[int, int]]:
         yield first, last + 1
 
 
-class RowsElsewhere(RowStore):
-    """Get the rows of those buckets only that are asked for, from the processes that have read them.
+class RemoteRowStore(RowStore):
+    """Store that gets the rows of requested buckets from the processes that have read them.
 
     Parameters
     ----------
     group
-        A group of attributes that must be unique, by its number; None for the keys.
+        The number of a group of unique attributes; None for the keys.
     """
 
     def __init__(self, summary: Summary, group: int | None = None) -> None:
@@ -152,19 +155,19 @@ class RowsElsewhere(RowStore):
         self._counted: dict[tuple[int, ...], int] = {}
 
     def load(self, buckets: Sequence[int]) -> None:
-        """Get the rows of some buckets in one more reading, unless they are there."""
+        """Load the rows of some buckets in another pass, unless they are loaded."""
         wanted = sorted(set(buckets) - self._loaded)
         self._loaded.update(wanted)
         if wanted:
             for rows in self.summary.rows(wanted, self._group):
                 self.add(rows)
 
-    def note_repeated(self, buckets: Sequence[int], count: int) -> None:
-        """Note how many rows of some buckets have the key of another one."""
+    def record_repeated(self, buckets: Sequence[int], count: int) -> None:
+        """Record the number of rows of some buckets that have the key of another row."""
         self._counted[tuple(buckets)] = count
 
     def repeated(self, buckets: Sequence[int], counts: Counts) -> int:
-        """Return how many rows of some buckets have the key of another one, counted where they are unless loaded."""
+        """Return the number of rows of some buckets with the key of another row, counted remotely unless loaded."""
         noted = self._counted.get(tuple(buckets))
         if noted is not None:
             return noted
@@ -180,15 +183,15 @@ _GATHERED_ROWS = 500_000
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Say which rows of a side go to a shuffle, and where; a picklable value.
+class JoinSpec:
+    """The rows of a side to shuffle, and their partitions. It is picklable.
 
     Attributes
     ----------
     slots
-        The slot of each bucket, which rise with the buckets; -1 of those whose rows are not wanted.
+        The slot of each bucket, ascending with the buckets; -1 for buckets whose rows are not shuffled.
     partitions
-        How many tasks the slots are dealt to.
+        Number of tasks that the slots are assigned to.
     names
         The attributes whose values must be unique; None for the keys.
     with_items
@@ -205,7 +208,7 @@ class Wanted:
 
     @classmethod
     def of(cls, buckets: Sequence[int], counts: Counts, parallelism: int) -> Self:
-        """Return what is wanted of some buckets, given the rows in each."""
+        """Return the specification for some buckets, from the number of rows in each."""
         slots, groups = np.full(BUCKETS, -1, np.int64), 0
         for number, group in enumerate(bucket_groups(buckets, counts)):
             slots[group], groups = number, number + 1
@@ -213,41 +216,41 @@ class Wanted:
 
 
 class Summary(Protocol):
-    """Hold what processes elsewhere have read: little, however many rows there are."""
+    """Summary of the rows that other processes have read. Its size does not depend on the number of rows."""
 
     @property
     def sums(self) -> Sums:
-        """Return what all rows add up to."""
+        """Return the sums of all rows."""
         ...
 
     def rows(self, buckets: Sequence[int], group: int | None = None) -> Iterator[Rows]:
-        """Yield the rows of some buckets by their keys, or of a unique group; that reads everything once more."""
+        """Yield the rows of some buckets by their keys, or of a unique group. This reads the side once more."""
         ...
 
     def repeated(self, buckets: Sequence[int], group: int | None = None) -> int:
-        """Return how many rows of some buckets have the key of another, counted elsewhere."""
+        """Return the number of rows of some buckets that have the key of another row, counted remotely."""
         ...
 
-    def parts(self, wanted: Wanted, stack: ExitStack) -> Any:
-        """Return what ``ShufflingEngine.run_joined`` takes of this side, open as long as the stack is."""
+    def parts(self, wanted: JoinSpec, stack: ExitStack) -> Any:
+        """Return this side as input of ``ShufflingEngine.run_joined``, open until the stack is closed."""
         ...
 
 
 @dataclass
-class Found:
-    """Count what differs and what is repeated, and hold the hashes of the keys of some of what differs."""
+class JoinResult:
+    """Counts of differences and repeated keys, and hashes of the keys of some differences."""
 
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(get_args(Kind), 0))
     keys: dict[str, list[int]] = field(default_factory=lambda: {kind: [] for kind in get_args(Kind)})
     repeated: list[int] = field(default_factory=lambda: [0, 0])
 
-    def add(self, given: Differences, most: int) -> None:
-        """Add what differs in some buckets, and keep so many keys of each kind."""
+    def add(self, differences: Differences, most: int) -> None:
+        """Add the differences of some buckets, and at most ``most`` keys of each kind."""
         for kind in get_args(Kind):
-            self._add(kind, getattr(given, kind), getattr(given, f"{kind}_keys")[:most].tolist(), most)
+            self._add(kind, getattr(differences, kind), getattr(differences, f"{kind}_keys")[:most].tolist(), most)
 
-    def merge(self, other: Found, most: int) -> None:
-        """Add what was found in other buckets."""
+    def merge(self, other: JoinResult, most: int) -> None:
+        """Add the result of other buckets."""
         for kind in get_args(Kind):
             self._add(kind, other.counts[kind], other.keys[kind], most)
         self.repeated = [one + another for one, another in zip(self.repeated, other.repeated, strict=True)]
@@ -257,36 +260,36 @@ class Found:
         self.keys[kind] += keys[: max(0, most - len(self.keys[kind]))]
 
 
-def meet(engine: ShufflingEngine, summaries: Sequence[Summary], wanted: Wanted, most: int = 0) -> Found:
-    """Return what the wanted rows of one side, or of two, come to, by reading the sides once more.
+def join_keys(engine: ShufflingEngine, summaries: Sequence[Summary], wanted: JoinSpec, most: int = 0) -> JoinResult:
+    """Return the result of joining the requested rows of one or two sides, which are read once more.
 
     Parameters
     ----------
     most
-        Keys to return of each kind of difference.
+        Maximum number of keys to return of each kind of difference.
     """
-    found = Found()
+    joined = JoinResult()
     with ExitStack() as stack:
-        sources = [each.parts(replace(wanted, side=side), stack) for side, each in enumerate(summaries)]
-        for each in engine.run_joined(sources, partial(compare_parts, most), wanted.partitions):
-            found.merge(each, most)
-    return found
+        sources = [summary.parts(replace(wanted, side=side), stack) for side, summary in enumerate(summaries)]
+        for part in engine.run_joined(sources, partial(compare_parts, most), wanted.partitions):
+            joined.merge(part, most)
+    return joined
 
 
-def parts_of(hashed: Iterable[HashedRows], wanted: Wanted) -> Iterator[tuple[PartKey, bytes]]:
-    """Yield the wanted rows as parts of slots: partition, slot and side, then two words a row or one."""
+def parts_of(hashed: Iterable[HashedRows], wanted: JoinSpec) -> Iterator[tuple[PartKey, bytes]]:
+    """Yield the requested rows as parts of slots: partition, slot and side, then one or two words per row."""
     chosen = wanted.slots >= 0
     gathered, count = list[Rows](), 0
-    for each in itertools.chain(hashed, [None]):
-        if each is not None:
-            gathered.append(rows_in(each, chosen, wanted.names))
+    for rows in itertools.chain(hashed, [None]):
+        if rows is not None:
+            gathered.append(rows_in(rows, chosen, wanted.names))
             count += len(gathered[-1].keys)
-        if count >= _GATHERED_ROWS or (each is None and count):
+        if count >= _GATHERED_ROWS or (rows is None and count):
             yield from _divided(Rows.joined(gathered).sorted(), wanted)
             gathered, count = [], 0
 
 
-def _divided(rows: Rows, wanted: Wanted) -> Iterator[tuple[PartKey, bytes]]:
+def _divided(rows: Rows, wanted: JoinSpec) -> Iterator[tuple[PartKey, bytes]]:
     slots = wanted.slots[buckets_of(rows.keys)]
     starts = np.flatnonzero(np.diff(slots, prepend=-1)).tolist()
     for first, last in itertools.pairwise([*starts, len(slots)]):
@@ -310,10 +313,10 @@ def _part_of(data: bytes) -> _Part:
     return _Part(slot, side, Rows(keys, items), with_items)
 
 
-def compare_parts(most: int, parts: Iterable[bytes], budget: Budget) -> Found:
-    """Return what the parts of some slots, which come slot by slot, differ in, and how many keys are repeated."""
+def compare_parts(most: int, parts: Iterable[bytes], budget: Budget) -> JoinResult:
+    """Return the differences and repeated keys of some slots. The parts arrive slot by slot."""
     del budget
-    found = Found()
+    joined = JoinResult()
     for _, held in itertools.groupby(map(_part_of, parts), key=attrgetter("slot")):
         sides: tuple[list[Rows], list[Rows]] = ([], [])
         with_items = False
@@ -322,7 +325,7 @@ def compare_parts(most: int, parts: Iterable[bytes], budget: Budget) -> Found:
             with_items = part.with_items
         source, target = map(Rows.joined, sides)
         if with_items:
-            found.add(differences(source, target), most)
-        found.repeated[0] += repeated(source.keys)
-        found.repeated[1] += repeated(target.keys)
-    return found
+            joined.add(differences(source, target), most)
+        joined.repeated[0] += repeated(source.keys)
+        joined.repeated[1] += repeated(target.keys)
+    return joined

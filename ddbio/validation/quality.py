@@ -1,4 +1,4 @@
-"""Evaluate quality rules on the columns of record batches."""
+"""Evaluation of quality rules on the columns of record batches."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _NO: Any = pa.scalar(False)  # noqa: FBT003 - pyarrow's argument
 
 @dataclass(frozen=True)
 class RuleResult(Result):
-    """Say what became of one rule.
+    """Result of one rule.
 
     Attributes
     ----------
     rule
-        The rule with its bounds, as the file has it.
+        The rule with its bounds, as in the file.
     column
-        The attribute, several with commas between; null for a rule about all rows.
+        The attribute, several separated by commas; null for a rule about all rows.
     passed
-        Whether it holds.
+        Whether the rule passed.
     failures
-        Rows that break it; of ``row_count`` 1 if it is broken.
+        Number of rows that break the rule; of ``row_count`` 1 if it is broken.
     examples
         The keys, and the values, of some of these rows, as DynamoDB JSON.
     """
@@ -56,7 +56,7 @@ class RuleResult(Result):
 
 @dataclass
 class _Rule:
-    """Hold a rule of one column, and count its failures."""
+    """A rule of one column, with the count of its failures."""
 
     column: str
     text: str
@@ -67,19 +67,19 @@ class _Rule:
 
 
 class RuleChecker:
-    """Evaluate the rules of columns batch by batch; those about keys and all rows are evaluated by whoever reads.
+    """Evaluation of column rules, batch by batch. The reader evaluates the rules about keys and all rows.
 
     Parameters
     ----------
     keys
-        The attributes that name a row in an example.
+        The attributes that identify a row in an example.
     most_examples
-        Examples to keep of each rule.
+        Maximum number of examples per rule.
     """
 
     def __init__(self, rules: QualityRules, keys: Sequence[str], most_examples: int) -> None:
         self._keys, self._most = tuple(keys), most_examples
-        self._rules = [rule for name, each in rules.columns.items() for rule in _rules_of(name, each)]
+        self._rules = [rule for name, column_rules in rules.columns.items() for rule in _rules_of(name, column_rules)]
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
         """Evaluate the rules on some rows.
@@ -87,26 +87,26 @@ class RuleChecker:
         Raises
         ------
         OptionError
-            If a rule does not suit its column's type; the message names both.
+            If a rule does not fit its column's type. The message names both.
         """
-        fields = {name_of_field(field): place for place, field in enumerate(batch.schema) if field.name != RESCUE_NAME}
+        fields = {name_of_field(field): index for index, field in enumerate(batch.schema) if field.name != RESCUE_NAME}
         for rule in self._rules:
-            place = fields.get(rule.column)
-            column: Any = pa.nulls(batch.num_rows) if place is None else plain_array(batch.column(place))
-            metadata = (None if place is None else batch.schema.field(place).metadata) or {}
+            index = fields.get(rule.column)
+            column: Any = pa.nulls(batch.num_rows) if index is None else plain_array(batch.column(index))
+            metadata = (None if index is None else batch.schema.field(index).metadata) or {}
             tag = metadata.get(DDB_TYPE, b"").decode()
             failing = _failing(rule, column, tag)
             self._count(rule, batch, np.flatnonzero(_with_rescued(rule, batch, failing)))
 
     def results(self) -> list[RuleResult]:
-        """Return what became of each rule."""
+        """Return the result of each rule."""
         return [
             RuleResult(rule.text, rule.column, not rule.failures, rule.failures, tuple(rule.examples or ()))
             for rule in self._rules
         ]
 
     def merge(self, others: Sequence[RuleResult]) -> None:
-        """Add what a checker of the same rules has counted elsewhere."""
+        """Add the counts of another checker of the same rules."""
         for rule, other in zip(self._rules, others, strict=True):
             rule.failures += other.failures
             examples = rule.examples = [] if rule.examples is None else rule.examples
@@ -122,42 +122,42 @@ class RuleChecker:
 
 
 def row_items(batch: pa.RecordBatch, rows: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
-    """Return the items that writing some rows would send, as DynamoDB JSON."""
+    """Return the items that a load of some rows would write, as DynamoDB JSON."""
     if not len(rows):
         return []
     return [parse_json(line) for line in to_dynamodb_json(take_rows(batch, rows.astype(np.int64))).splitlines()]
 
 
 def rows_with(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """Return the rows that have a value of each attribute: in its column, or rescued, if a key may hold it."""
-    fields = {name_of_field(field): place for place, field in enumerate(batch.schema) if field.name != RESCUE_NAME}
+    """Return the rows with a value of each attribute, in its column or rescued, if the value can be a key."""
+    fields = {name_of_field(field): index for index, field in enumerate(batch.schema) if field.name != RESCUE_NAME}
     if not fields.keys() >= set(names):
         return batch.slice(0, 0)
-    there = {name: _flags(batch.column(fields[name]).is_valid()) for name in names}
-    present = np.logical_and.reduce(list(there.values()))
+    valid = {name: _flags(batch.column(fields[name]).is_valid()) for name in names}
+    present = np.logical_and.reduce(list(valid.values()))
     if RESCUE_NAME in batch.schema.names:
         rescued: Any = batch.column(RESCUE_NAME)
         for row in np.flatnonzero(~present & _flags(rescued.is_valid())).tolist():
             item = parse_json(rescued[row].as_py().encode())
-            present[row] = all(there[name][row] or not {"S", "N", "B"}.isdisjoint(item.get(name, ())) for name in names)
+            present[row] = all(valid[name][row] or not {"S", "N", "B"}.isdisjoint(item.get(name, ())) for name in names)
     return batch if present.all() else batch.filter(pa.array(present))
 
 
-def _rules_of(name: str, given: ColumnRules) -> Iterable[_Rule]:
-    if given.not_null:
+def _rules_of(name: str, rules: ColumnRules) -> Iterable[_Rule]:
+    if rules.not_null:
         yield _Rule(name, "not_null", "not_null", None)
-    if given.range is not None:
-        low, high = given.range.min, given.range.max
+    if rules.range is not None:
+        low, high = rules.range.min, rules.range.max
         shown = ", ".join(f"{word} {bound}" for word, bound in (("min", low), ("max", high)) if bound is not None)
         yield _Rule(name, f"range: {shown}", "range", (low, high))
-    if given.regex is not None:
-        yield _Rule(name, f"regex: {given.regex}", "regex", given.regex)
-    if given.in_set is not None:
-        yield _Rule(name, f"in_set: {', '.join(map(str, given.in_set))}", "in_set", given.in_set)
+    if rules.regex is not None:
+        yield _Rule(name, f"regex: {rules.regex}", "regex", rules.regex)
+    if rules.in_set is not None:
+        yield _Rule(name, f"in_set: {', '.join(map(str, rules.in_set))}", "in_set", rules.in_set)
 
 
 def _failing(rule: _Rule, column: Any, tag: str) -> _Flags:
-    """Return which rows break a rule; a null breaks ``not_null`` only."""
+    """Return the mask of rows that break a rule. A null breaks ``not_null`` only."""
     if rule.kind == "not_null":
         return _flags(column.is_null())
     if column.null_count == len(column):
@@ -188,16 +188,17 @@ def _outside(column: Any, tag: str, low: Any, high: Any) -> Any:
 
 def _is_in(column: Any, tag: str, values: Sequence[Any]) -> Any:
     column = _comparable(column, tag)
-    found: Any = pa.array(np.zeros(len(column), np.bool_))
+    matches: Any = pa.array(np.zeros(len(column), np.bool_))
     for value in values:
-        found = pc.or_(found, pc.equal(column, _scalar(value, column.type)).fill_null(_NO))
-    return found
+        matches = pc.or_(matches, pc.equal(column, _scalar(value, column.type)).fill_null(_NO))
+    return matches
 
 
 def _scalar(value: Any, type_: pa.DataType) -> Any:
-    """Return a value of a rule as what Arrow compares exactly with a column.
+    """Return a value of a rule as an Arrow scalar that compares exactly with a column.
 
-    Arrow turns decimals into doubles that are not the nearest, and two decimals of 128 bits need not fit one such type.
+    Arrow converts decimals to doubles that are not the nearest, and two decimals of 128 bits need not fit one such
+    type.
     """
     if not isinstance(value, Decimal):
         return pa.scalar(value)
@@ -208,14 +209,14 @@ def _scalar(value: Any, type_: pa.DataType) -> Any:
 
 
 def _comparable(column: Any, tag: str) -> Any:
-    """Return numbers that are texts as decimals."""
+    """Return numbers in text columns as decimals."""
     if tag == "N" and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return pa.array([None if text is None else Decimal(text) for text in column.to_pylist()])
     return column
 
 
 def _with_rescued(rule: _Rule, batch: pa.RecordBatch, failing: _Flags) -> _Flags:
-    """Return which rows break a rule when values in the rescue column count as well."""
+    """Return the mask of rows that break a rule, including values in the rescue column."""
     if RESCUE_NAME not in batch.schema.names:
         return failing
     rescued: Any = batch.column(RESCUE_NAME)
@@ -230,7 +231,7 @@ def _with_rescued(rule: _Rule, batch: pa.RecordBatch, failing: _Flags) -> _Flags
 
 
 def _breaks(rule: _Rule, tag: str, content: Any) -> bool:
-    """Return whether one value breaks a rule; a value of another type than the rule's breaks it."""
+    """Return whether one value breaks a rule. A value of a different type than the rule's breaks it."""
     if rule.kind == "not_null" or tag == "NULL":
         return rule.kind == "not_null" and tag == "NULL"
     if tag not in {"S", "N", "BOOL"}:

@@ -1,4 +1,4 @@
-"""Read quality rules from a small YAML file, and say at which line one is wrong."""
+"""Quality rules from a small YAML file, with line numbers in errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Value = StrictBool | Annotated[Decimal, Field(strict=False)] | StrictStr
 Number = Annotated[Decimal, Field(strict=False)]
 
 
-_WHOLE = re.compile(r"[+-]?[0-9]+")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -36,7 +36,7 @@ _CONFIG = ConfigDict(frozen=True, extra="forbid")
 
 
 class ValueRange(BaseModel):
-    """Bound values: numbers, or texts in the order of their bytes; both bounds belong to the range."""
+    """Range of values: numbers, or texts in the order of their bytes. Both bounds are inclusive."""
 
     model_config = _CONFIG
 
@@ -53,7 +53,7 @@ class ValueRange(BaseModel):
 
 
 class ColumnRules(BaseModel):
-    """Say what the values of one column must be; a null breaks ``not_null`` only."""
+    """Rules for the values of one column. A null breaks ``not_null`` only."""
 
     model_config = _CONFIG
 
@@ -65,7 +65,7 @@ class ColumnRules(BaseModel):
 
 
 class RowCount(BaseModel):
-    """Bound the number of rows; both bounds belong to the range."""
+    """Range of the number of rows. Both bounds are inclusive."""
 
     model_config = _CONFIG
 
@@ -74,7 +74,7 @@ class RowCount(BaseModel):
 
 
 class QualityRules(BaseModel):
-    """Hold the rules of a file: of columns, of attributes that are unique together, and of the number of rows."""
+    """Rules of a file: of columns, of attributes that are unique together, and of the number of rows."""
 
     model_config = _CONFIG
 
@@ -84,21 +84,21 @@ class QualityRules(BaseModel):
 
     @property
     def count(self) -> int:
-        """Return how many rules there are."""
+        """Return the number of rules."""
         of_columns = sum(
-            each.not_null
-            + each.unique
-            + (each.range is not None)
-            + (each.regex is not None)
-            + (each.in_set is not None)
-            for each in self.columns.values()
+            rules.not_null
+            + rules.unique
+            + (rules.range is not None)
+            + (rules.regex is not None)
+            + (rules.in_set is not None)
+            for rules in self.columns.values()
         )
         return of_columns + bool(self.unique) + (self.row_count is not None)
 
     @property
     def unique_columns(self) -> tuple[tuple[str, ...], ...]:
-        """Return each group of attributes that no two rows may have alike."""
-        alone = [(name,) for name, each in self.columns.items() if each.unique]
+        """Return each group of attributes whose values must be unique."""
+        alone = [(name,) for name, rules in self.columns.items() if rules.unique]
         return (*alone, self.unique) if self.unique else tuple(alone)
 
 
@@ -108,7 +108,7 @@ def read_rules(path: str | os.PathLike[str]) -> QualityRules:
     Raises
     ------
     OptionError
-        If it cannot be read, or is no file of rules; the message has the line.
+        If the file cannot be read or has invalid rules. The message has the line.
     """
     try:
         import yaml  # noqa: PLC0415 - an extra
@@ -119,28 +119,28 @@ def read_rules(path: str | os.PathLike[str]) -> QualityRules:
     except (OSError, UnicodeError) as error:
         raise OptionError(f"file of rules {str(path)!r} cannot be read: {error}") from None
     try:
-        # Numbers stay text until a rule says what they are: a double would round them.
+        # Numbers stay text until a rule sets their type: a double would round them.
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         values = {} if node is None else _plain(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        place = "" if mark is None else f", line {mark.line + 1}"
-        raise OptionError(f"{path}{place}: this is no YAML: {getattr(error, 'problem', error)}") from None
-    twice = _name_given_twice(node)
+        location = "" if mark is None else f", line {mark.line + 1}"
+        raise OptionError(f"{path}{location}: this is no YAML: {getattr(error, 'problem', error)}") from None
+    twice = _duplicate_name(node)
     if twice is not None:
         raise OptionError(f"{path}, line {twice.start_mark.line + 1}: {twice.value} is given twice")
     try:
         return QualityRules.model_validate(values)
     except PydanticError as error:
         first = error.errors(include_url=False)[0]
-        found, names = _lie(node, first["loc"])
+        line, names = _location_of(node, first["loc"])
         message = str(first["msg"]).removeprefix("Value error, ")
         name = ".".join(names) or "the file"
-        raise OptionError(f"{path}, line {found}: {name}: {message[:1].lower()}{message[1:]}") from None
+        raise OptionError(f"{path}, line {line}: {name}: {message[:1].lower()}{message[1:]}") from None
 
 
 def _plain(node: Any) -> Any:
-    """Return the values of a YAML document: of numbers integers, and decimals of their own digits."""
+    """Return the values of a YAML document. Numbers become integers, or decimals with the digits of the text."""
     if node.id == "mapping":
         return {_plain(key): _plain(value) for key, value in node.value}
     if node.id == "sequence":
@@ -152,15 +152,15 @@ def _plain(node: Any) -> Any:
         return None
     text = node.value.replace("_", "")
     if kind == "int":
-        return int(text) if _WHOLE.fullmatch(text) else node.value
-    # YAML takes 1e6 for text; in quotes it is. Of its floats, infinity and 1:30.5 are no numbers of DynamoDB.
+        return int(text) if _INTEGER.fullmatch(text) else node.value
+    # YAML reads 1e6 as text, which it is only in quotes. YAML's floats infinity and 1:30.5 are not DynamoDB numbers.
     is_float = kind == "float" and _FLOAT.fullmatch(text)
     is_number = is_float or (kind == "str" and node.style is None and _NUMBER.fullmatch(text))
     return Decimal(text) if is_number else node.value
 
 
-def _name_given_twice(node: Any) -> Any:
-    """Return the second of two alike names of a mapping, of which YAML would take the last; or None."""
+def _duplicate_name(node: Any) -> Any:
+    """Return the second of two equal names of a mapping, or None. YAML would use the last one."""
     if node is None or node.id == "scalar":
         return None
     inner = [value for _, value in node.value] if node.id == "mapping" else node.value
@@ -170,19 +170,19 @@ def _name_given_twice(node: Any) -> Any:
         if name.value in seen:
             return name
         seen.add(name.value)
-    return next((found for found in map(_name_given_twice, inner) if found is not None), None)
+    return next((name for name in map(_duplicate_name, inner) if name is not None), None)
 
 
-def _lie(node: Any, place: Sequence[Any]) -> tuple[int, list[str]]:
-    """Return the line at which the value lies that a place of pydantic's names, and the names that lead there.
+def _location_of(node: Any, location: Sequence[Any]) -> tuple[int, list[str]]:
+    """Return the line of the value at a pydantic location, and the names that lead to it.
 
-    Parts of the place that the document does not have are names of types.
+    Parts of the location that the document lacks are names of types.
     """
     line, names = 1 if node is None else node.start_mark.line + 1, list[str]()
-    for part in place:
-        found = _child(node, part)
-        if found is not None:
-            key, node = found
+    for part in location:
+        child = _child(node, part)
+        if child is not None:
+            key, node = child
             line = key.start_mark.line + 1
             names.append(str(part))
     return line, names

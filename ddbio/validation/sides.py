@@ -1,4 +1,4 @@
-"""Open the sides of a validation: a table, an export, files, or data in memory, each read as record batches."""
+"""Sides of a validation: a table, an export, files, or data in memory, each read as record batches."""
 
 from __future__ import annotations
 
@@ -70,18 +70,18 @@ Nulls = Literal["keep", "merge"]
 
 @dataclass(frozen=True)
 class Reading:
-    """Say how both sides are read, so that what is equal looks equal.
+    """How both sides are read, so that equal items compare equal.
 
     Attributes
     ----------
     schema
-        Types of columns by name; None where the side's own are taken.
+        Types of columns by name; None if each side uses its own.
     keys
-        Key attributes and their types, by which text formats are read.
+        Key attributes and their types, for text formats.
     nulls
-        Whether NULL and missing are told apart.
+        Whether NULL and missing are different.
     engine
-        What runs the tasks that read; None if this process reads.
+        The engine that runs the reading tasks; None if this process reads.
     """
 
     schema: pa.Schema | None
@@ -91,29 +91,29 @@ class Reading:
 
 
 class Side(ABC):
-    """Read one side, as often as is asked: in this process, or by the tasks of an engine.
+    """One side, which can be read repeatedly, in this process or by the tasks of an engine.
 
     Attributes
     ----------
     keys
-        Its key attributes and their types, as far as it knows them.
+        Its key attributes and their types, if known.
     schema
-        The types of its columns as they are known before it is read.
+        The types of its columns, if known before it is read.
     nulls
-        How its rows tell NULL from missing; None if it does as it is asked.
+        Whether its rows distinguish NULL from missing; None if it can do both.
     read_bytes
-        What was read so far, as it was sent or is stored; 0 of data in memory.
+        Bytes read so far, as sent or stored; 0 for data in memory.
     misfits
-        Values that did not fit their columns, once the side was read.
-    place
-        Where its files are; None if it has none.
+        Values that did not fit their columns, after the side was read.
+    location
+        The URI of its files; None without files.
     """
 
     has_unique_keys: ClassVar[bool] = False
     _summary: TasksSummary | None = None
 
-    def __init__(self, name: str, place: str | None = None) -> None:
-        self.name, self.place = name, place
+    def __init__(self, name: str, location: str | None = None) -> None:
+        self.name, self.location = name, location
         self.keys: dict[str, str] = {}
         self.schema: pa.Schema | None = None
         self.nulls: Nulls | None = None
@@ -122,7 +122,7 @@ class Side(ABC):
 
     @abstractmethod
     def outline(self, reading: Reading) -> SideOutline:
-        """Return what is known before reading."""
+        """Return the estimates before reading."""
 
     @abstractmethod
     def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
@@ -131,7 +131,7 @@ class Side(ABC):
     def batches_with(
         self, reading: Reading, names: Sequence[str], hashes: Words
     ) -> Generator[pa.RecordBatch, None, None]:
-        """Yield at least the rows whose keys have these hashes: those that tasks have found, or all."""
+        """Yield at least the rows with these key hashes: the rows that tasks have collected, or all rows."""
         del names
         if self._summary is None:
             yield from self.batches(reading)
@@ -145,7 +145,7 @@ class Side(ABC):
             yield from map(hasher.hashed, batches)
 
     def summarised(self, reading: Reading, hashing: Hashing, checks: Checks | None) -> Summary | None:
-        """Have the tasks of the engine hash the rows, and evaluate the rules; None if there is no engine."""
+        """Return the summary of an engine's tasks, which hash rows and evaluate rules; None without an engine."""
         if reading.engine is None:
             return None
         portions = self._portions(reading, reading.engine.parallelism)
@@ -155,7 +155,7 @@ class Side(ABC):
         return self._summary
 
     def _portions(self, reading: Reading, count: int) -> Sequence[Portion]:
-        """Return what about so many tasks read."""
+        """Return portions for about ``count`` tasks."""
         raise NotImplementedError
 
     @contextmanager
@@ -167,36 +167,36 @@ class Side(ABC):
 
 
 def open_side(
-    given: Any, options: ValidateOptions, connection: ConnectionOptions, statistics: str | None = None
+    data: Any, options: ValidateOptions, connection: ConnectionOptions, statistics: str | None = None
 ) -> Side:
     """Return a side.
 
     Parameters
     ----------
     statistics
-        A file that describes the table, if it is one, which is then only planned for.
+        A file that describes the table, if the side is a table, which is then only planned.
 
     Raises
     ------
     NotFoundError
         If there is no such table, folder or file.
     OptionError
-        If a name may be that of a table, and is that of a folder here; or if an export holds changes.
+        If a name could be a table, but a local folder has the same name; or if an export is incremental.
     SchemaError
-        If the data holds no columns.
+        If the data has no columns.
     """
-    if not isinstance(given, (str, os.PathLike)):
-        return DataSide(given)
-    name = os.fspath(given)
-    if not isinstance(given, os.PathLike) and not is_data(name):
+    if not isinstance(data, (str, os.PathLike)):
+        return DataSide(data)
+    name = os.fspath(data)
+    if not isinstance(data, os.PathLike) and not is_data(name):
         return TableSide(name, options, connection, statistics)
-    if any(each.path == f"{SUMMARY}.json" for each in open_store(name, connection).list(SUMMARY)):
+    if any(entry.path == f"{SUMMARY}.json" for entry in open_store(name, connection).list(SUMMARY)):
         return ExportSide(name, options, connection)
     return FilesSide(name, options, connection)
 
 
 class TableSide(Side):
-    """Scan a table; its plan is made, and its sample taken, once."""
+    """A table, which is planned and sampled once."""
 
     has_unique_keys = True
 
@@ -224,7 +224,7 @@ class TableSide(Side):
         self._planned: tuple[ScanOptions, ScanPlan] | None = None
 
     def outline(self, reading: Reading) -> SideOutline:
-        """Return what the service and the sample say."""
+        """Return the estimates from the service and the sample."""
         _, plan = self._plan(reading)
         return SideOutline(
             self.name,
@@ -249,7 +249,7 @@ class TableSide(Side):
 
     @property
     def usd(self) -> float:
-        """Return what the units cost that were consumed so far."""
+        """Return the cost of the units consumed so far."""
         return cost_of("reads", self.rcu_consumed, self._table, self._options.prices).usd
 
     def hashed(self, reading: Reading, hashing: Hashing) -> Generator[HashedRows, None, None]:
@@ -267,13 +267,13 @@ class TableSide(Side):
                 with closing(iter(stream)) as blocks:
                     yield from blocks
             finally:
-                # A second reading, which may end early, shows no others.
+                # A second pass may end early and does not report more misfits.
                 self.misfits = self.misfits or stream.counts.misfits
 
     def _portions(self, reading: Reading, count: int) -> Sequence[Portion]:
         options, plan = self._plan(reading)
         tasks = replace(plan, tasks=min(count, plan.segments), lanes=max(plan.lanes, min(count, plan.segments)))
-        return [TablePortion(each) for each in scan_tasks(tasks, replace(options, nulls=reading.nulls), self._table)]
+        return [TablePortion(task) for task in scan_tasks(tasks, replace(options, nulls=reading.nulls), self._table)]
 
     @contextmanager
     def _budget(self, reading: Reading) -> Iterator[LocalBudget]:
@@ -301,7 +301,7 @@ class TableSide(Side):
 
 
 class ExportSide(Side):
-    """Read a native full export, verified against its manifests."""
+    """A native full export, verified against its manifests."""
 
     has_unique_keys = True
 
@@ -313,21 +313,21 @@ class ExportSide(Side):
             raise OptionError(f"{name} is an incremental export, whose changes are no rows: give a full export")
 
     def outline(self, reading: Reading) -> SideOutline:
-        """Return what the manifests say."""
+        """Return the estimates from the manifests."""
         del reading
         size, items = sum(self._export.sizes().values()), sum(file.items for file in self._export.files)
         seconds = TEXT_RATIOS["gzip"] * size / EXPORT_SPEED
         return SideOutline(self.name, "export", items, size, read_bytes=size, seconds=seconds)
 
     def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the export's rows; a file is verified when its last row has been yielded."""
+        """Yield the export's rows. A file is verified after its last row."""
         for task in self._tasks(reading, 1):
             stream = ExportStream(task)
             yield from stream
             self.misfits = stream.counts.misfits
 
     def _portions(self, reading: Reading, count: int) -> Sequence[Portion]:
-        return [ExportPortion(each) for each in self._tasks(reading, count)]
+        return [ExportPortion(task) for task in self._tasks(reading, count)]
 
     def _tasks(self, reading: Reading, count: int) -> Sequence[ExportTask]:
         self.read_bytes += sum(self._export.sizes().values())
@@ -336,44 +336,44 @@ class ExportSide(Side):
 
 
 class FilesSide(Side):
-    """Read the live files of a folder, or one file."""
+    """The live files of a folder, or one file."""
 
     def __init__(self, name: str, options: ValidateOptions, connection: ConnectionOptions) -> None:
         super().__init__(name, name)
-        self._found = find_data(name, connection, options.input_format)
-        self._store = self._found.store
-        self._files = [(self._found.live_file(each), each) for each in self._found.files]
+        self._data = find_data(name, connection, options.input_format)
+        self._store = self._data.store
+        self._files = [(self._data.live_file(entry), entry) for entry in self._data.files]
         origin = _origin(self._store)
         self.keys = origin.keys
         self.schema = origin.schema
-        # DynamoDB JSON tells NULL from missing, however it is read.
-        first = self._found.files[0]
+        # DynamoDB JSON distinguishes NULL from missing, regardless of how it is read.
+        first = self._data.files[0]
         is_exact = is_json(first) and starts_with_item(read_lines(self._store, first.path, 1))
         self.nulls = None if is_exact else origin.nulls
 
     def outline(self, reading: Reading) -> SideOutline:
-        """Return what the snapshot, the manifests or the listing say."""
+        """Return the estimates from the snapshot, the manifests or the listing."""
         del reading
         counts = [file.rows if file.size_bytes == entry.size_bytes else None for file, entry in self._files]
-        known = sum(count for count in counts if count is not None)
-        rows = None if None in counts else known
+        total = sum(count for count in counts if count is not None)
+        rows = None if None in counts else total
         size = sum(entry.size_bytes for _, entry in self._files)
         seconds = ARROW_RATIO * size / DIGEST_SPEED
         return SideOutline(self.name, "files", rows, size, read_bytes=size, seconds=seconds)
 
     def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of all files, with the columns of their folders."""
-        yield from self._whole(reading).batches()
+        yield from self._portion(reading).batches()
 
     def _portions(self, reading: Reading, count: int) -> Sequence[Portion]:
-        return self._whole(reading).divided(count)
+        return self._portion(reading).divided(count)
 
-    def _whole(self, reading: Reading) -> FilesPortion:
+    def _portion(self, reading: Reading) -> FilesPortion:
         self.read_bytes += sum(entry.size_bytes for _, entry in self._files)
-        columns = self._found.columns(reading.keys)
-        # As they are noted: text that was edited since has the same columns.
+        columns = self._data.columns(reading.keys)
+        # The schemas that a job recorded: a text file that was edited later has the same columns.
         noted = look_up(self._store, (StoredObject(file.path, file.size_bytes) for file, _ in self._files))
-        schemas, declared = {**noted.schemas, **self._found.noted.schemas}, self.schema or reading.schema or ()
+        schemas, declared = {**noted.schemas, **self._data.noted.schemas}, self.schema or reading.schema or ()
         units = (
             FileUnit(
                 noted.with_checksums(entry),
@@ -388,7 +388,7 @@ class FilesSide(Side):
 
 
 class DataSide(Side):
-    """Read Arrow data, a data frame that offers itself as Arrow, or a DataFrame of Spark."""
+    """Arrow data, a data frame with an Arrow C stream, or a DataFrame of Spark."""
 
     def __init__(self, data: Any) -> None:
         super().__init__(f"a {type(data).__name__}")
@@ -398,7 +398,7 @@ class DataSide(Side):
         self._reads = 0
 
     def outline(self, reading: Reading) -> SideOutline:
-        """Return what the data says of itself."""
+        """Return the estimates from the data."""
         del reading
         rows = getattr(self._data, "num_rows", None)
         return SideOutline(self.name, "data", rows if isinstance(rows, int) else None, None)
@@ -409,7 +409,7 @@ class DataSide(Side):
         Raises
         ------
         OptionError
-            If the data is a stream that was read already.
+            If the data is a stream that was already read.
         """
         self._reads += 1
         if self._reads > 1 and isinstance(self._data, pa.RecordBatchReader):
@@ -426,7 +426,7 @@ class DataSide(Side):
     def batches_with(
         self, reading: Reading, names: Sequence[str], hashes: Words
     ) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows that a DataFrame's own tasks have found; all rows of other data."""
+        """Yield the rows that a DataFrame's tasks have collected; all rows of other data."""
         if not self._is_frame:
             yield from self.batches(reading)
             return
@@ -434,7 +434,7 @@ class DataSide(Side):
         yield from spark.frame_batches(self._data, reading.schema, (tuple(names), hashes))
 
     def summarised(self, reading: Reading, hashing: Hashing, checks: Checks | None) -> Summary | None:
-        """Have a DataFrame's own tasks hash its rows, and evaluate the rules; None for other data."""
+        """Return the summary of a DataFrame's tasks, which hash rows and evaluate rules; None for other data."""
         if not self._is_frame:
             return None
         summary: Summary = provider("validation of DataFrames").summarise(self._data, reading.schema, hashing, checks)
@@ -449,8 +449,8 @@ class _Origin:
 
 
 def _origin(store: ObjectStore) -> _Origin:
-    """Return what the newest manifest that tells a key says of where rows came from."""
-    for entry in sorted(store.list(META), key=lambda each: each.modified_at, reverse=True):
+    """Return the key, schema and nulls of the source in the newest manifest that records a key."""
+    for entry in sorted(store.list(META), key=lambda entry: entry.modified_at, reverse=True):
         if is_manifest(entry.path):
             try:
                 manifest = read_state(store, entry.path)

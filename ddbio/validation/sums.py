@@ -1,4 +1,4 @@
-"""Sums of what rows show: digests and hashes, sums by bucket, columns seen, and failures of rules."""
+"""Sums of rows: digests and hashes, sums by bucket, seen columns, and failures of rules."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ if TYPE_CHECKING:
 
 
 class ColumnsSeen:
-    """Hold the type of each column that had a value."""
+    """The type of each column that had a value."""
 
     def __init__(self) -> None:
         self.types: dict[str, tuple[str, str]] = {}
         self._schema: pa.Schema | None = None
-        self._waiting: dict[int, tuple[str, tuple[str, str]]] = {}
+        self._unseen: dict[int, tuple[str, tuple[str, str]]] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Note the columns of some rows."""
+        """Record the columns of some rows."""
         if self._schema is None or batch.schema is not self._schema:
             if self._schema is None or not batch.schema.equals(self._schema, check_metadata=True):
-                self._waiting = {
-                    place: (name_of_field(field), (_tag_of(field), str(field.type)))
-                    for place, field in enumerate(batch.schema)
+                self._unseen = {
+                    index: (name_of_field(field), (_tag_of(field), str(field.type)))
+                    for index, field in enumerate(batch.schema)
                     if field.name != RESCUE_NAME
                 }
             self._schema = batch.schema
-        found = [place for place in self._waiting if batch.column(place).null_count < batch.num_rows]
-        for place in found:
-            name, types = self._waiting.pop(place)
+        indexes = [index for index in self._unseen if batch.column(index).null_count < batch.num_rows]
+        for index in indexes:
+            name, types = self._unseen.pop(index)
             self.types.setdefault(name, types)
 
     def merge(self, types: Mapping[str, tuple[str, str]]) -> None:
-        """Add what another process has noted."""
-        for name, each in types.items():
-            self.types.setdefault(name, each)
+        """Add the columns that another process has recorded."""
+        for name, tags in types.items():
+            self.types.setdefault(name, tags)
 
 
 def differing_columns(source: ColumnsSeen, target: ColumnsSeen) -> tuple[ColumnDifference, ...]:
-    """Return the attributes that only one side has values of, and those of another type of DynamoDB."""
+    """Return the attributes that have values on one side only, or a different DynamoDB type on each side."""
     names = {*source.types, *target.types}
     pairs = ((name, source.types.get(name), target.types.get(name)) for name in sorted(names))
     return tuple(
@@ -69,7 +69,7 @@ def _tag_of(field: pa.Field[Any]) -> str:
     try:
         return tag_of_field(normalize_schema(pa.schema([field])).field(0))
     except SchemaError:
-        # A time or another type that writing turns into text.
+        # A time or another type that is written as text.
         return "S"
 
 
@@ -77,12 +77,12 @@ def _shown(types: tuple[str, str] | None) -> str | None:
     return None if types is None else f"{types[0]} ({types[1]})"
 
 
-_WORD = 1 << 64
+_WORD_RANGE = 1 << 64
 
 
 @dataclass(frozen=True)
 class HashedRows:
-    """Hold some rows and their hashes."""
+    """Some rows and their hashes."""
 
     batch: pa.RecordBatch
     rows: Rows
@@ -96,18 +96,18 @@ class HashedRows:
 
 @dataclass(frozen=True)
 class Hashing:
-    """Say by which key rows are hashed, and which share of the keys is taken; without a key the whole item is one."""
+    """The key by which rows are hashed, and the sampled share of keys. Without a key, the complete item is the key."""
 
     keys: tuple[str, ...]
     sample: float
 
 
 class RowHasher:
-    """Hash batches one after the other; keep one per thread."""
+    """Hasher of batches. Each thread needs its own."""
 
     def __init__(self, hashing: Hashing) -> None:
         self._keys = hashing.keys
-        self._limit = int(hashing.sample * _WORD)
+        self._limit = int(hashing.sample * _WORD_RANGE)
         self._columns = ColumnDigest(hashing.keys)
 
     def hashed(self, batch: pa.RecordBatch) -> HashedRows:
@@ -116,11 +116,11 @@ class RowHasher:
         Raises
         ------
         SchemaError
-            A row lacks its key, or a column has a type that DynamoDB has no exact form for.
+            A row lacks its key, or a column has a type that DynamoDB cannot represent exactly.
         DecodeError
-            A number is beyond 38 digits or out of range.
+            A number has more than 38 digits or is out of range.
         """
-        if self._limit < _WORD:
+        if self._limit < _WORD_RANGE:
             batch = batch.filter(pa.array(key_words(batch, self._keys) < np.uint64(self._limit)))
         sums = row_sums(self._columns, batch, self._keys)
         words = sums.items[:, 0] if sums.keys is None else sums.keys
@@ -133,14 +133,14 @@ class RowHasher:
 
 @dataclass(frozen=True)
 class Checks:
-    """Say which rules are evaluated while rows pass; a picklable value.
+    """The rules to evaluate while rows are read. It is picklable.
 
     Attributes
     ----------
     keys
-        The attributes that name a row in an example.
+        The attributes that identify a row in an example.
     most_examples
-        Examples to keep of each rule.
+        Maximum number of examples per rule.
     """
 
     rules: QualityRules
@@ -149,12 +149,12 @@ class Checks:
 
 
 class Sums:
-    """Add up what rows show; the sums of several processes make those of all rows.
+    """Sums of rows. The sums of several processes add up to those of all rows.
 
     Attributes
     ----------
     unique
-        Of each group of attributes that must be unique, the rows that have all of them, by the hash of their values.
+        Per group of unique attributes, the rows that have all of them, by the hash of their values.
     """
 
     def __init__(self, checks: Checks | None = None) -> None:
@@ -164,26 +164,26 @@ class Sums:
         self.checker = None if checks is None else RuleChecker(checks.rules, checks.keys, checks.most_examples)
 
     def add(self, hashed: HashedRows) -> list[Rows]:
-        """Add some rows; return those of each unique group, for whoever looks for repeated ones."""
+        """Add some rows, and return those of each unique group to find repeated ones."""
         batch = hashed.batch
         self.digest.merge(hashed.digest)
         self.buckets.add(hashed.rows)
         self.seen.add(batch)
         if self.checker is not None:
             self.checker.add_batch(batch)
-        found = [unique_rows(batch, names) for names in self.unique_names]
-        for sums, rows in zip(self.unique, found, strict=True):
+        unique = [unique_rows(batch, names) for names in self.unique_names]
+        for sums, rows in zip(self.unique, unique, strict=True):
             sums.add(rows)
-        return found
+        return unique
 
     def add_bytes(self, data: bytes) -> None:
-        """Add what another process has added up."""
+        """Add the sums of another process."""
         digest, types, buckets, unique, counted = pickle.loads(data)  # noqa: S301 - our own worker wrote it
         self.digest.merge(Digest(*digest))
         self.seen.merge(types)
         self.buckets.merge_bytes(buckets)
-        for sums, each in zip(self.unique, unique, strict=True):
-            sums.merge_bytes(each)
+        for sums, data_of_group in zip(self.unique, unique, strict=True):
+            sums.merge_bytes(data_of_group)
         if self.checker is not None:
             self.checker.merge(counted)
 
@@ -195,14 +195,14 @@ class Sums:
 
 
 def unique_rows(batch: pa.RecordBatch, names: Sequence[str]) -> Rows:
-    """Return the rows that have a value of each attribute, by the hash of these values."""
+    """Return the rows with a value of each attribute, by the hash of these values."""
     present = rows_with(batch, names)
-    found = key_hashes(present, names) if present.num_rows else np.zeros(0, np.uint64)
-    return rows_of(found, np.zeros((len(found), 2), np.uint64))
+    hashes = key_hashes(present, names) if present.num_rows else np.zeros(0, np.uint64)
+    return rows_of(hashes, np.zeros((len(hashes), 2), np.uint64))
 
 
 def rows_in(hashed: HashedRows, buckets: np.ndarray, names: Sequence[str] | None) -> Rows:
-    """Return the rows of chosen buckets by their keys, or by the values of attributes that must be unique."""
+    """Return the rows of chosen buckets by their keys, or by the values of unique attributes."""
     rows = hashed.rows if names is None else unique_rows(hashed.batch, names)
     return rows.taken(buckets[buckets_of(rows.keys)])
 

@@ -1,4 +1,4 @@
-"""Read a side of a validation by the tasks of an engine: they hash rows and evaluate rules, and little comes back."""
+"""Tasks of an engine that read a side of a validation: they hash rows and evaluate rules, and return small results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ddbio.jobs.balance import balance
 from ddbio.jobs.engine import SplitTasks
 from ddbio.scan.stream import PageStream
 from ddbio.storage.paths import with_columns
-from ddbio.validation.meeting import Wanted, meet, parts_of
+from ddbio.validation.meeting import JoinSpec, join_keys, parts_of
 from ddbio.validation.sums import RowHasher, Sums, chosen_buckets, rows_in
 
 if TYPE_CHECKING:
@@ -47,15 +47,15 @@ _LARGE_BYTES = 64 * 1024 * 1024
 
 
 class Portion(Protocol):
-    """Read what one task reads of a side; a picklable value."""
+    """The part of a side that one task reads. It is picklable."""
 
     def hashed(self, hashing: Hashing, budget: Budget, misfits: MisfitLog) -> Generator[HashedRows, None, None]:
-        """Yield the rows with their hashes; values that did not fit their columns are logged at the end."""
+        """Yield the rows with their hashes. Values that did not fit their columns are logged at the end."""
         ...
 
 
 class HashingDecoder:
-    """Decode pages into rows, and hash these."""
+    """Decoder of pages into rows with their hashes."""
 
     def __init__(self, decoder: Decoder, hasher: RowHasher) -> None:
         self._decoder, self._hasher = decoder, hasher
@@ -72,7 +72,7 @@ class HashingDecoder:
 
 @dataclass(frozen=True)
 class TablePortion:
-    """Scan some segments of a table."""
+    """Some segments of a table."""
 
     scan: ScanTask
 
@@ -89,12 +89,12 @@ class TablePortion:
 
 @dataclass(frozen=True)
 class ExportPortion:
-    """Read some files of an export, verified against its manifests."""
+    """Some files of an export, verified against its manifests."""
 
     files: ExportTask
 
     def hashed(self, hashing: Hashing, budget: Budget, misfits: MisfitLog) -> Generator[HashedRows, None, None]:
-        """Yield the rows; a file is verified when its last row has been yielded."""
+        """Yield the rows. A file is verified after its last row."""
         del budget
         stream, hasher = ExportStream(self.files), RowHasher(hashing)
         yield from map(hasher.hashed, stream)
@@ -103,7 +103,7 @@ class ExportPortion:
 
 @dataclass(frozen=True)
 class FileUnit:
-    """Name a file, or one part of it; the columns that its job noted, or that are declared; those of its folders."""
+    """A file or a part of it, with the columns that its job recorded or that are declared, and those of its folders."""
 
     entry: StoredObject
     part: int | None
@@ -114,14 +114,14 @@ class FileUnit:
 
 @dataclass(frozen=True)
 class FilesPortion:
-    """Read some files, or parts of them."""
+    """Some files, or parts of files."""
 
     store: ObjectStore
     keys: Mapping[str, str]
     units: tuple[FileUnit, ...]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, with the columns of their folders; all batches of a file have one schema."""
+        """Yield the rows, with the columns of their folders. All batches of a file have one schema."""
         reader = RowFiles(self.store, ReadOptions(self.keys))
         for unit in self.units:
             typed: pa.Schema | None = None
@@ -129,8 +129,8 @@ class FilesPortion:
                 read = reader.read_file(unit.entry, schema=unit.schema)
             else:
                 read = reader.read(unit.entry, unit.part, schema=unit.schema)
-            for given in read:
-                batch = with_columns(given, unit.folders)
+            for rows in read:
+                batch = with_columns(rows, unit.folders)
                 if typed is None:
                     typed = declare_types(batch, unit.declared).schema
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=typed)
@@ -141,29 +141,29 @@ class FilesPortion:
         yield from map(RowHasher(hashing).hashed, self.batches())
 
     def divided(self, count: int) -> list[FilesPortion]:
-        """Return portions of about equal bytes; large files are divided into their parts."""
+        """Return portions of about equal bytes. Large files are divided into their parts."""
         reader, units = RowFiles(self.store, ReadOptions(self.keys)), list[tuple[int, FileUnit]]()
         for unit in self.units:
             size = unit.entry.size_bytes
             sizes = reader.parts(unit.entry).sizes_bytes if size > _LARGE_BYTES and is_splittable(unit.entry) else ()
             if len(sizes) > 1:
-                units += [(each, replace(unit, part=part)) for part, each in enumerate(sizes)]
+                units += [(part_bytes, replace(unit, part=part)) for part, part_bytes in enumerate(sizes)]
             else:
                 units.append((size, unit))
-        hands = balance([size for size, _ in units], count)
-        return [replace(self, units=tuple(units[index][1] for index in hand)) for hand in hands]
+        groups = balance([size for size, _ in units], count)
+        return [replace(self, units=tuple(units[index][1] for index in group)) for group in groups]
 
 
 @dataclass(frozen=True)
 class PortionTask:
-    """Say what a task does with its portion.
+    """A portion and its processing.
 
     Attributes
     ----------
     wanted
-        The buckets of which rows are wanted, and the attributes that make them; or None.
+        The buckets whose rows are requested, and the attributes that are hashed; or None.
     keys
-        The hashes of the keys whose rows are wanted as they are; or None.
+        The hashes of the keys whose full rows are requested; or None.
     """
 
     portion: Portion
@@ -174,62 +174,62 @@ class PortionTask:
 
 
 def sum_portion(task: PortionTask, budget: Budget) -> tuple[bytes, MisfitLog]:
-    """Return the sums of a portion, and what did not fit its columns."""
+    """Return the sums of a portion, and the values that did not fit its columns."""
     sums, misfits = Sums(task.checks), MisfitLog()
     with closing(task.portion.hashed(task.hashing, budget, misfits)) as read:
-        for each in read:
-            if each.batch.num_rows:
-                sums.add(each)
+        for hashed in read:
+            if hashed.batch.num_rows:
+                sums.add(hashed)
     return sums.to_bytes(), misfits
 
 
 @dataclass(frozen=True)
 class PartsTask:
-    """Say which rows of a portion a task reads for a shuffle."""
+    """The rows of a portion that a task reads for a shuffle."""
 
     portion: Portion
     hashing: Hashing
-    wanted: Wanted
+    wanted: JoinSpec
 
 
 def parts_of_portion(task: PartsTask, budget: Budget) -> Iterator[tuple[PartKey, bytes]]:
-    """Yield the wanted rows of a portion as parts of a shuffle."""
+    """Yield the requested rows of a portion as parts of a shuffle."""
     with closing(task.portion.hashed(task.hashing, budget, MisfitLog())) as read:
         yield from parts_of(read, task.wanted)
 
 
 def words_of_portion(task: PortionTask, budget: Budget) -> Rows:
-    """Return two words of each row of a portion that lies in a wanted bucket."""
+    """Return two words of each row of a portion in a requested bucket."""
     buckets, names = task.wanted or ((), None)
-    chosen, found = chosen_buckets(buckets), list[Rows]()
+    chosen, rows = chosen_buckets(buckets), list[Rows]()
     with closing(task.portion.hashed(task.hashing, budget, MisfitLog())) as read:
-        found += (rows_in(each, chosen, names) for each in read)
-    return Rows.joined(found)
+        rows += (rows_in(hashed, chosen, names) for hashed in read)
+    return Rows.joined(rows)
 
 
 def rows_of_portion(task: PortionTask, budget: Budget) -> list[bytes]:
-    """Return the rows of a portion with wanted keys, as Arrow's stream format."""
-    found = list[bytes]()
+    """Return the rows of a portion with requested keys, in Arrow's stream format."""
+    streams = list[bytes]()
     keys = np.zeros(0, np.uint64) if task.keys is None else task.keys
     with closing(task.portion.hashed(task.hashing, budget, MisfitLog())) as read:
-        for each in read:
-            rows = each.batch.filter(pa.array(np.isin(each.rows.keys, keys)))
+        for hashed in read:
+            rows = hashed.batch.filter(pa.array(np.isin(hashed.rows.keys, keys)))
             if rows.num_rows:
                 sink = pa.BufferOutputStream()
                 with pa.ipc.new_stream(sink, rows.schema) as stream:
                     stream.write_batch(rows)
-                found.append(sink.getvalue().to_pybytes())
-    return found
+                streams.append(sink.getvalue().to_pybytes())
+    return streams
 
 
 @dataclass(frozen=True)
 class TasksSummary:
-    """Hold what the tasks of an engine have summed, and read their portions again if need be.
+    """The sums of an engine's tasks, which can read their portions again.
 
     Attributes
     ----------
     open_budget
-        Opens the budget of one more reading.
+        Opens the budget of one more pass.
     """
 
     engine: ShufflingEngine
@@ -239,36 +239,39 @@ class TasksSummary:
     open_budget: OpenBudget
 
     def rows(self, buckets: Sequence[int], group: int | None = None) -> Iterator[Rows]:
-        """Yield two words of each row of some buckets; as many tasks' at a time as run side by side."""
+        """Yield two words of each row of some buckets. At most ``parallelism`` tasks run at a time."""
         names = None if group is None else self.sums.unique_names[group]
         wanted = tuple(buckets), names
-        tasks = [PortionTask(each, self.hashing, wanted=wanted) for each in self.portions]
+        tasks = [PortionTask(portion, self.hashing, wanted=wanted) for portion in self.portions]
         with self.open_budget() as budget:
             for first in range(0, len(tasks), self.engine.parallelism):
                 yield from self.engine.run(words_of_portion, tasks[first : first + self.engine.parallelism], budget)
 
     def repeated(self, buckets: Sequence[int], group: int | None = None) -> int:
-        """Return how many rows of some buckets have the key of another: a shuffle brings equal keys together."""
+        """Return the number of rows of some buckets with the key of another row.
+
+        A shuffle brings equal keys together.
+        """
         if not buckets:
             return 0
         names, sums = None, self.sums.buckets
         if group is not None:
             names, sums = self.sums.unique_names[group], self.sums.unique[group]
-        wanted = replace(Wanted.of(buckets, sums.counts, self.engine.parallelism), names=names)
-        return meet(self.engine, [self], wanted).repeated[0]
+        wanted = replace(JoinSpec.of(buckets, sums.counts, self.engine.parallelism), names=names)
+        return join_keys(self.engine, [self], wanted).repeated[0]
 
-    def parts(self, wanted: Wanted, stack: ExitStack) -> SplitTasks:
-        """Return the tasks that read the wanted rows for a shuffle."""
-        tasks = [PartsTask(each, self.hashing, wanted) for each in self.portions]
+    def parts(self, wanted: JoinSpec, stack: ExitStack) -> SplitTasks:
+        """Return the tasks that read the requested rows for a shuffle."""
+        tasks = [PartsTask(portion, self.hashing, wanted) for portion in self.portions]
         return SplitTasks(tasks, parts_of_portion, stack.enter_context(self.open_budget()))
 
     def batches_with(self, keys: Words) -> Iterator[pa.RecordBatch]:
         """Yield the rows with some keys."""
-        tasks = [PortionTask(each, self.hashing, keys=keys) for each in self.portions]
+        tasks = [PortionTask(portion, self.hashing, keys=keys) for portion in self.portions]
         with self.open_budget() as budget:
-            for found in self.engine.run(rows_of_portion, tasks, budget):
-                for each in found:
-                    yield from pa.ipc.open_stream(each)
+            for streams in self.engine.run(rows_of_portion, tasks, budget):
+                for stream in streams:
+                    yield from pa.ipc.open_stream(stream)
 
 
 def summarise(
@@ -278,10 +281,12 @@ def summarise(
     checks: Checks | None,
     open_budget: OpenBudget,
 ) -> tuple[TasksSummary, MisfitLog]:
-    """Have the tasks of an engine read a side once; return what they have summed, and what did not fit its columns."""
+    """Read a side once by the tasks of an engine. Return their sums, and the values that did not fit the columns."""
     sums, misfits = Sums(checks), MisfitLog()
     with open_budget() as budget:
-        for added, log in engine.run(sum_portion, [PortionTask(each, hashing, checks) for each in portions], budget):
+        for added, log in engine.run(
+            sum_portion, [PortionTask(portion, hashing, checks) for portion in portions], budget
+        ):
             sums.add_bytes(added)
             misfits.merge(log)
     return TasksSummary(engine, portions, hashing, sums, open_budget), misfits

@@ -1,7 +1,7 @@
-"""Validate that two sides hold the same items, and evaluate quality rules in the same pass.
+"""Comparison of the items of two sides, and evaluation of quality rules in the same pass.
 
-Each side is read once. Of each row two words are held, in memory or in a temporary file: the hash of its key, and one
-of its item. Where both sides differ, the keys are known by their hashes; a second reading finds the items of a few.
+Each side is read once. Two words are kept per row, in memory or in a temporary file: the hash of its key, and the hash
+of its item. Differing keys are found by their hashes. A second pass reads the items of a few of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ddbio.jobs.report import Clock
 from ddbio.jobs.stores import require_shared
 from ddbio.validation.comparison import Example, Kind, ValidationReport, plan_validation
 from ddbio.validation.lake_side import open_side
-from ddbio.validation.meeting import Found, RowsElsewhere, RowStore, Wanted, meet
+from ddbio.validation.meeting import JoinResult, JoinSpec, RemoteRowStore, RowStore, join_keys
 from ddbio.validation.quality import RuleResult, row_items
 from ddbio.validation.rules import QualityRules, read_rules
 from ddbio.validation.sides import Reading, TableSide
@@ -47,7 +47,7 @@ _LOG = logging.getLogger("ddbio.validate")
 
 @dataclass(frozen=True)
 class _Job:
-    """Hold the opened sides, and how they are read."""
+    """The opened sides, and how they are read."""
 
     options: ValidateOptions
     source: Side
@@ -65,32 +65,32 @@ class _Job:
 
     @property
     def checked(self) -> Side:
-        """Return the side that the rules are about."""
+        """Return the side that the rules apply to."""
         return self.source if self.target is None else self.target
 
 
 def plan_validate(
     options: ValidateOptions, source: Any = None, target: Any = None, from_file: str | None = None
 ) -> ValidatePlan:
-    """Return what a validation would read and cost, and by which key it would compare.
+    """Return the plan of a validation: its reads, cost and key.
 
     Parameters
     ----------
     source, target
         As for :func:`validate`.
     from_file
-        Describes the tables among the sides as DescribeTable does, in JSON; they need not exist.
+        JSON file in the format of DescribeTable that describes the tables among the sides, which need not exist.
 
     Raises
     ------
     DdbioError
-        As :func:`validate` says.
+        As :func:`validate`.
     """
     return _plan(options, _open(options, source, target, from_file))
 
 
 def _plan(options: ValidateOptions, job: _Job) -> ValidatePlan:
-    """Return what a validation would read.
+    """Return the plan of a validation.
 
     Raises
     ------
@@ -113,14 +113,15 @@ def validate(
     options: ValidateOptions, source: Any = None, target: Any = None, *,
     master: str | None = None, conf: Mapping[str, str] | None = None,
 ) -> ValidationReport:  # fmt: skip
-    """Return whether two sides hold the same items, which keys differ, and which quality rules hold.
+    """Return whether two sides contain the same items, the differing keys, and the results of quality rules.
 
     Parameters
     ----------
     source, target
-        A ``pyarrow`` table or batch, a data frame that offers itself as Arrow, or a Spark DataFrame; an ``s3://`` URI,
-        a path with a slash or the name of a data file, of files or of a native export; any other text is the name of a
-        table. Without a target only rules are evaluated.
+        A ``pyarrow`` table or batch, a data frame with an Arrow C stream, or a Spark DataFrame; an ``s3://`` URI, a
+        path
+        with a slash or the name of a data file, for files or a native export; any other text is the name of a table.
+        Without a target only rules are evaluated.
     master, conf
         Spark master and configuration, for a session that has to be started.
 
@@ -129,9 +130,9 @@ def validate(
     NotFoundError
         If there is no such table, folder or file.
     OptionError
-        If nothing says the key, or the file of rules is wrong.
+        If the key is unknown, or the file of rules is invalid.
     SchemaError
-        If a row lacks its key, or a column has a type that DynamoDB has no exact form for.
+        If a row lacks its key, or a column has a type that DynamoDB cannot represent exactly.
     DecodeError
         If a file is damaged.
     TargetError
@@ -146,11 +147,11 @@ def validate(
         engine = _open_engine(job, stack, master, conf)
         job = replace(job, reading=replace(job.reading, engine=engine))
         readings = [_Pass(job, side, stack) for side in job.sides]
-        for each in readings:
-            each.read()
-        found = Found() if job.target is None else _compare(readings[0], readings[1], engine, options.examples)
+        for reading in readings:
+            reading.read()
+        joined = JoinResult() if job.target is None else _compare(readings[0], readings[1], engine, options.examples)
         repeats = _repeats(readings)
-        wanted = _wanted(found, in_source=repeats[0] > 0, in_target=repeats[-1] > 0)
+        wanted = _keys_to_read(joined, in_source=repeats[0] > 0, in_target=repeats[-1] > 0)
         items = [_items_by_key(job, side, keys) if keys else {} for side, keys in zip(job.sides, wanted, strict=False)]
         rules = readings[-1].rule_results()
         cpu_seconds = planned_cpu + engine.cpu_seconds() if engine is not None else clock.cpu_seconds()
@@ -165,11 +166,11 @@ def validate(
     report = ValidationReport(
         source=job.source.name,
         target=None if job.target is None else job.target.name,
-        equal=not any(found.counts.values()) if has_target else None,
+        equal=not any(joined.counts.values()) if has_target else None,
         source_rows=first.digest.count,
         target_rows=last.digest.count if has_target else None,
-        **found.counts,
-        examples=tuple(_examples(found, items, job.keys)) if has_target else (),
+        **joined.counts,
+        examples=tuple(_examples(joined, items, job.keys)) if has_target else (),
         key=job.keys,
         source_digest=first.digest.hexdigest(),
         target_digest=last.digest.hexdigest() if has_target else None,
@@ -180,7 +181,7 @@ def validate(
         nulls=job.reading.nulls,
         sample=options.sample,
         rules=tuple(rules),
-        rules_passed=None if job.rules is None else all(each.passed for each in rules),
+        rules_passed=None if job.rules is None else all(result.passed for result in rules),
         rcu_consumed=consumed,
         seconds=seconds,
         cpu_seconds=round(cpu_seconds, 3),
@@ -197,10 +198,10 @@ def validate(
 def _open(options: ValidateOptions, source: Any, target: Any, from_file: str | None = None) -> _Job:
     rules = None if options.rules is None else read_rules(options.rules)
     first = open_side(options.source if source is None else source, options, options, from_file)
-    given = options.target if target is None else target
-    second = None if given is None else open_side(given, options, options.target_connection, from_file)
+    target_name = options.target if target is None else target
+    second = None if target_name is None else open_side(target_name, options, options.target_connection, from_file)
     sides = [side for side in (first, second) if side is not None]
-    known = {name: tag for side in reversed(sides) for name, tag in side.keys.items()}
+    key_types = {name: tag for side in reversed(sides) for name, tag in side.keys.items()}
     names = options.key or next((tuple(side.keys) for side in sides if side.keys), ())
     if not names and second is not None:
         raise OptionError("nothing says by which key rows are told apart: give key, the names of the key attributes")
@@ -212,60 +213,60 @@ def _open(options: ValidateOptions, source: Any, target: Any, from_file: str | N
     nulls = options.nulls
     if nulls == "auto":
         nulls = "merge" if any(side.nulls == "merge" for side in sides) else "keep"
-    reading = Reading(schema, {name: known.get(name, "S") for name in names}, nulls)
+    reading = Reading(schema, {name: key_types.get(name, "S") for name in names}, nulls)
     return _Job(options, first, second, reading, rules)
 
 
 def _open_engine(
     job: _Job, stack: ExitStack, master: str | None, conf: Mapping[str, str] | None
 ) -> ShufflingEngine | None:
-    """Return the engine whose tasks read the sides; None if this process does."""
+    """Return the engine whose tasks read the sides, or None if this process does."""
     options = job.options
     if options.engine == "local" or (options.engine == "auto" and running_spark_parallelism() is None):
         return None
-    places = {name: side.place for name, side in zip(("source", "target"), job.sides, strict=False)}
-    require_shared(cluster_of(master, conf), places, shared_paths=options.shared_paths)
+    locations = {name: side.location for name, side in zip(("source", "target"), job.sides, strict=False)}
+    require_shared(cluster_of(master, conf), locations, shared_paths=options.shared_paths)
     engine = cast("ShufflingEngine", open_engine("spark", master=master, conf=conf))
     return stack.enter_context(closing(engine))
 
 
 class _Pass:
-    """Read a side once: count, hash, and evaluate the rules that are about it."""
+    """One pass over a side that counts, hashes, and evaluates its rules."""
 
     def __init__(self, job: _Job, side: Side, stack: ExitStack) -> None:
         self._job, self._side, self._stack = job, side, stack
         self._rules = job.rules if side is job.checked else None
         self._checks = None if self._rules is None else Checks(self._rules, job.keys, job.options.examples)
-        self._found = Sums(self._checks)
+        self._sums = Sums(self._checks)
         self.store = stack.enter_context(RowStore())
-        self._unique = [stack.enter_context(RowStore()) for _ in self._found.unique_names]
+        self._unique = [stack.enter_context(RowStore()) for _ in self._sums.unique_names]
 
     @property
     def digest(self) -> Digest:
-        return self._found.digest
+        return self._sums.digest
 
     @property
     def sums(self) -> BucketSums:
-        return self._found.buckets
+        return self._sums.buckets
 
     @property
     def seen(self) -> ColumnsSeen:
-        return self._found.seen
+        return self._sums.seen
 
     def read(self) -> None:
         hashing = Hashing(self._job.keys, self._job.options.sample)
         summary = self._side.summarised(self._job.reading, hashing, self._checks)
         if summary is not None:
-            self._found = summary.sums
-            self.store = self._stack.enter_context(RowsElsewhere(summary))
+            self._sums = summary.sums
+            self.store = self._stack.enter_context(RemoteRowStore(summary))
             groups = range(len(self._unique))
-            self._unique = [self._stack.enter_context(RowsElsewhere(summary, group)) for group in groups]
+            self._unique = [self._stack.enter_context(RemoteRowStore(summary, group)) for group in groups]
             return
         with closing(self._side.hashed(self._job.reading, hashing)) as read:
-            for each in read:
-                if each.batch.num_rows:
-                    self.store.add(each.rows)
-                    for store, rows in zip(self._unique, self._found.add(each), strict=True):
+            for hashed in read:
+                if hashed.batch.num_rows:
+                    self.store.add(hashed.rows)
+                    for store, rows in zip(self._unique, self._sums.add(hashed), strict=True):
                         store.add(rows)
 
     @property
@@ -273,11 +274,11 @@ class _Pass:
         return self._side.has_unique_keys
 
     def rule_results(self) -> list[RuleResult]:
-        found = self._found
-        if self._rules is None or found.checker is None:
+        totals = self._sums
+        if self._rules is None or totals.checker is None:
             return []
-        results = found.checker.results()
-        for names, sums, store in zip(found.unique_names, found.unique, self._unique, strict=True):
+        results = totals.checker.results()
+        for names, sums, store in zip(totals.unique_names, totals.unique, self._unique, strict=True):
             count = store.repeated(range(BUCKETS), sums.counts)
             results.append(RuleResult("unique", ", ".join(names), not count, count))
         if self._rules.row_count is not None:
@@ -290,50 +291,51 @@ class _Pass:
 
 
 def _repeats(readings: Sequence[_Pass]) -> list[int]:
-    """Return how many rows of each side have the key of another row.
+    """Return the number of rows of each side that have the key of another row.
 
-    What is known of one side's keys holds for the other, too, in the buckets that both have alike.
+    For the buckets that are equal on both sides, one side's keys are enough.
     """
     differing = range(BUCKETS) if len(readings) == 1 else readings[0].sums.differing(readings[1].sums)
-    is_unique = any(each.has_unique_keys for each in readings)
+    is_unique = any(reading.has_unique_keys for reading in readings)
     alike = [] if is_unique else sorted({*range(BUCKETS)} - {*differing})
     shared = readings[0].store.repeated(alike, readings[0].sums.counts)
     return [
-        shared + (0 if each.has_unique_keys else each.store.repeated(differing, each.sums.counts)) for each in readings
+        shared + (0 if reading.has_unique_keys else reading.store.repeated(differing, reading.sums.counts))
+        for reading in readings
     ]
 
 
-def _compare(source: _Pass, target: _Pass, engine: ShufflingEngine | None, most: int) -> Found:
-    """Return what differs, looking only at the buckets whose counts or sums do."""
-    found = Found()
+def _compare(source: _Pass, target: _Pass, engine: ShufflingEngine | None, most: int) -> JoinResult:
+    """Return the differences. Only buckets with different counts or sums are compared."""
+    joined = JoinResult()
     differing = source.sums.differing(target.sums)
     counts = source.sums.counts + target.sums.counts
     one, other = source.store, target.store
-    if differing and engine is not None and isinstance(one, RowsElsewhere) and isinstance(other, RowsElsewhere):
-        wanted = replace(Wanted.of(differing, counts, engine.parallelism), with_items=True)
-        found = meet(engine, (one.summary, other.summary), wanted, most)
-        one.note_repeated(differing, found.repeated[0])
-        other.note_repeated(differing, found.repeated[1])
-        return found
+    if differing and engine is not None and isinstance(one, RemoteRowStore) and isinstance(other, RemoteRowStore):
+        wanted = replace(JoinSpec.of(differing, counts, engine.parallelism), with_items=True)
+        joined = join_keys(engine, (one.summary, other.summary), wanted, most)
+        one.record_repeated(differing, joined.repeated[0])
+        other.record_repeated(differing, joined.repeated[1])
+        return joined
     for store in (one, other):
         store.load(differing)
     for group in bucket_groups(differing, counts):
-        found.add(differences(one.rows(group), other.rows(group)), most)
-    return found
+        joined.add(differences(one.rows(group), other.rows(group)), most)
+    return joined
 
 
-def _wanted(found: Found, *, in_source: bool, in_target: bool) -> tuple[set[int], set[int]]:
-    """Return the keys whose items the source may hold, and the target, given whether keys are repeated in either.
+def _keys_to_read(joined: JoinResult, *, in_source: bool, in_target: bool) -> tuple[set[int], set[int]]:
+    """Return the keys whose items the source and the target may contain, given whether either has repeated keys.
 
-    A key that a side is said to lack may only be there if the other has it more than once.
+    A key that a side seems to lack can only exist there if the other side has it more than once.
     """
-    different, missing, extra = (found.keys[kind] for kind in ("different", "missing", "extra"))
+    different, missing, extra = (joined.keys[kind] for kind in ("different", "missing", "extra"))
     source = {*different, *missing, *(extra if in_target else ())}
     return source, {*different, *extra, *(missing if in_source else ())}
 
 
 def _items_by_key(job: _Job, side: Side, wanted: set[int]) -> dict[int, dict[str, Any]]:
-    """Read a side again until every wanted key was found, and return the first item of each."""
+    """Read a side again until every key was found, and return the first item of each."""
     hashes = np.array(sorted(wanted), np.uint64)
     items: dict[int, dict[str, Any]] = {}
     with closing(side.batches_with(job.reading, job.keys, hashes)) as batches:
@@ -347,11 +349,11 @@ def _items_by_key(job: _Job, side: Side, wanted: set[int]) -> dict[int, dict[str
     return items
 
 
-def _examples(found: Found, items: list[dict[int, dict[str, Any]]], keys: tuple[str, ...]) -> list[Example]:
+def _examples(joined: JoinResult, items: list[dict[int, dict[str, Any]]], keys: tuple[str, ...]) -> list[Example]:
     examples = []
     for kind in get_args(Kind):
-        for hash_ in found.keys[kind]:
-            source, target = (each.get(hash_) for each in items)
+        for hash_ in joined.keys[kind]:
+            source, target = (items_of_side.get(hash_) for items_of_side in items)
             shown = source or target or {}
             examples.append(Example(kind, {name: shown[name] for name in keys if name in shown}, source, target))
     return examples

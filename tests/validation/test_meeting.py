@@ -13,7 +13,7 @@ import pytest
 from ddbio.budget import LocalBudget
 from ddbio.items.digest import Digest
 from ddbio.items.key_hashes import BUCKETS, BucketSums, Rows, differences, repeated
-from ddbio.validation.meeting import Found, Wanted, compare_parts, parts_of
+from ddbio.validation.meeting import JoinResult, JoinSpec, compare_parts, parts_of
 from ddbio.validation.sums import HashedRows
 
 _NOTHING = pa.record_batch({"pk": pa.array([], pa.string())})
@@ -38,7 +38,7 @@ def _meet(sides, wanted, most):
     """Return what the partitions of a shuffle find."""
     parts = [part for side, rows in enumerate(sides) for part in parts_of(_hashed(rows), replace(wanted, side=side))]
     parts.sort(key=itemgetter(0))
-    found, budget = Found(), LocalBudget(None)
+    found, budget = JoinResult(), LocalBudget(None)
     partitions = set()
     for number, held in itertools.groupby(parts, key=lambda part: part[0][0]):
         partitions.add(number)
@@ -56,7 +56,7 @@ def test_shuffled_rows_are_compared_as_rows_in_one_place(rows_of_a_slot):
         each.add(rows)
     differing = sums[0].differing(sums[1])
     counts = (sums[0].counts + sums[1].counts) * (1_000_000 // rows_of_a_slot)
-    wanted = replace(Wanted.of(differing, counts, 3), with_items=True)
+    wanted = replace(JoinSpec.of(differing, counts, 3), with_items=True)
     assert wanted.partitions == (1 if rows_of_a_slot == 1_000_000 else 3)
     found = _meet(sides, wanted, 10_000)
     expected = differences(*sides)
@@ -72,8 +72,8 @@ def test_repeated_keys_are_counted_by_keys_alone():
     _, target = _sides(1)
     sums = BucketSums()
     sums.add(target)
-    every = Wanted.of(range(BUCKETS), sums.counts, 2)
+    every = JoinSpec.of(range(BUCKETS), sums.counts, 2)
     assert _meet([target], every, 0).repeated == [repeated(target.keys.copy()), 0]
-    assert _meet([target], Wanted.of([], sums.counts, 2), 0).repeated == [0, 0]
+    assert _meet([target], JoinSpec.of([], sums.counts, 2), 0).repeated == [0, 0]
     parts = list(parts_of(_hashed(target), every))
     assert sum(len(data) for _, data in parts) < 9 * len(target.keys)

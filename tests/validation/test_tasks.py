@@ -14,7 +14,7 @@ import ddbio
 from ddbio.budget import LocalBudget
 from ddbio.items.key_hashes import BUCKETS, Rows, key_words
 from ddbio.jobs.engine import LocalEngine
-from ddbio.validation.meeting import RowsElsewhere
+from ddbio.validation.meeting import RemoteRowStore
 from ddbio.validation.options import ValidateOptions
 from ddbio.validation.rules import ColumnRules, QualityRules, ValueRange
 from ddbio.validation.sides import Reading, open_side
@@ -76,7 +76,7 @@ def test_tasks_add_up_to_the_side(side):
         ("not_null", 0, 0),
     ]
     every = range(BUCKETS)
-    with RowsElsewhere(summary, 0) as unique, RowsElsewhere(summary) as keys:
+    with RemoteRowStore(summary, 0) as unique, RemoteRowStore(summary) as keys:
         assert unique.repeated(every, found.unique[0].counts) == 100
         assert keys.repeated(every, found.buckets.counts) == 0
     local = replace(summary, engine=LocalEngine())
