@@ -18,7 +18,7 @@ from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.key_hashes import BUCKETS, Rows, buckets_of, key_words, repeated
 from ddbio.items.schema.arrow import declare_types
 from ddbio.spark.types import to_arrow_schema
-from ddbio.validation.meeting import parts_of
+from ddbio.validation.key_join import parts_of
 from ddbio.validation.sums import RowHasher, Sums, chosen_buckets, rows_in
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from ddbio.validation.meeting import JoinSpec
+    from ddbio.validation.key_join import JoinSpec
     from ddbio.validation.sums import Checks, Hashing
 
     _Results: TypeAlias = Callable[[Iterator[pa.RecordBatch], RowHasher], Iterator[dict[str, Any]]]

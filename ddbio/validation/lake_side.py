@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ddbio.items.key_hashes import Words
     from ddbio.options import ConnectionOptions
-    from ddbio.validation.meeting import Summary
+    from ddbio.validation.key_join import Summary
     from ddbio.validation.options import ValidateOptions
     from ddbio.validation.sides import Reading
     from ddbio.validation.sums import Checks, Hashing

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from ddbio.scan.plan import ScanPlan
     from ddbio.scan.stream import PageDecoder
     from ddbio.storage.object_store import ObjectStore
-    from ddbio.validation.meeting import Summary
+    from ddbio.validation.key_join import Summary
     from ddbio.validation.options import ValidateOptions
     from ddbio.validation.sums import Checks, HashedRows, Hashing
     from ddbio.validation.tasks import Portion, TasksSummary

@@ -21,7 +21,7 @@ from ddbio.jobs.balance import balance
 from ddbio.jobs.engine import SplitTasks
 from ddbio.scan.stream import PageStream
 from ddbio.storage.paths import with_columns
-from ddbio.validation.meeting import JoinSpec, join_keys, parts_of
+from ddbio.validation.key_join import JoinSpec, join_keys, parts_of
 from ddbio.validation.sums import RowHasher, Sums, chosen_buckets, rows_in
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.paths import FolderColumns
     from ddbio.storage.staged import StoredObject
-    from ddbio.validation.meeting import PartKey
+    from ddbio.validation.key_join import PartKey
     from ddbio.validation.sums import Checks, HashedRows, Hashing
 
     OpenBudget: TypeAlias = Callable[[], AbstractContextManager[LocalBudget]]

@@ -24,8 +24,8 @@ from ddbio.jobs.estimate import Figures
 from ddbio.jobs.report import Clock
 from ddbio.jobs.stores import require_shared
 from ddbio.validation.comparison import Example, Kind, ValidationReport, plan_validation
+from ddbio.validation.key_join import JoinResult, JoinSpec, RemoteRowStore, RowStore, join_keys
 from ddbio.validation.lake_side import open_side
-from ddbio.validation.meeting import JoinResult, JoinSpec, RemoteRowStore, RowStore, join_keys
 from ddbio.validation.quality import RuleResult, row_items
 from ddbio.validation.rules import QualityRules, read_rules
 from ddbio.validation.sides import Reading, TableSide

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ddbio.items.key_hashes import BUCKETS, BucketSums, Rows, bucket_groups, buckets_of
-from ddbio.validation.meeting import RowStore
+from ddbio.validation.key_join import RowStore
 
 
 @pytest.mark.parametrize("held_bytes", [1 << 30, 16 * 700, 1])

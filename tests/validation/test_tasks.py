@@ -14,7 +14,7 @@ import ddbio
 from ddbio.budget import LocalBudget
 from ddbio.items.key_hashes import BUCKETS, Rows, key_words
 from ddbio.jobs.engine import LocalEngine
-from ddbio.validation.meeting import RemoteRowStore
+from ddbio.validation.key_join import RemoteRowStore
 from ddbio.validation.options import ValidateOptions
 from ddbio.validation.rules import ColumnRules, QualityRules, ValueRange
 from ddbio.validation.sides import Reading, open_side

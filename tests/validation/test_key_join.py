@@ -13,7 +13,7 @@ import pytest
 from ddbio.budget import LocalBudget
 from ddbio.items.digest import Digest
 from ddbio.items.key_hashes import BUCKETS, BucketSums, Rows, differences, repeated
-from ddbio.validation.meeting import JoinResult, JoinSpec, compare_parts, parts_of
+from ddbio.validation.key_join import JoinResult, JoinSpec, compare_parts, parts_of
 from ddbio.validation.sums import HashedRows
 
 _NOTHING = pa.record_batch({"pk": pa.array([], pa.string())})
