@@ -143,7 +143,7 @@ def plan_scan(table: str, dest: str | os.PathLike[str] | None = None, *, from_fi
     table : str
         Name or ARN of the table.
     dest : str | os.PathLike[str] | None
-        Target of the scan, which is then checked as well; without it the scan is one into memory.
+        Target of the scan, which is also checked. Default: a scan into memory.
     from_file : str | os.PathLike[str] | None
         JSON that describes the table, which then need not exist: DescribeTable's answer with ``AverageItemSizeBytes``.
     **options
@@ -233,7 +233,7 @@ def load_files(source: str | os.PathLike[str], table: str, *, master: str | None
     Parameters
     ----------
     source : str | os.PathLike[str]
-        File, folder or glob, local or under s3://, of Parquet, ORC, Avro, JSON Lines, CSV or Arrow.
+        File, folder or glob of Parquet, ORC, Avro, JSON Lines, CSV or Arrow.
     table : str
         Name or ARN of the table.
     master : str | None
@@ -262,7 +262,7 @@ def plan_load(source: str | os.PathLike[str], table: str, *, from_file: str | os
     Parameters
     ----------
     source : str | os.PathLike[str]
-        File, folder or glob, local or under s3://, of Parquet, ORC, Avro, JSON Lines, CSV or Arrow.
+        File, folder or glob of Parquet, ORC, Avro, JSON Lines, CSV or Arrow.
     table : str
         Name or ARN of the table.
     from_file : str | os.PathLike[str] | None
@@ -283,9 +283,9 @@ def copy_table(source: str, target: str, *, progress: Callable[[Progress], None]
     Parameters
     ----------
     source : str
-        Name or ARN of the table that is the model.
+        Name or ARN of the source table.
     target : str
-        Name of the table that is created.
+        Name of the new table.
     progress : Callable[[Progress], None] | None
         Is called about once a second, and at the end, with a :class:`ddbio.Progress`.
     **options
@@ -310,9 +310,9 @@ def plan_copy(source: str, target: str, *, from_file: str | os.PathLike[str] | N
     Parameters
     ----------
     source : str
-        Name or ARN of the table that is the model.
+        Name or ARN of the source table.
     target : str
-        Name of the table that is created.
+        Name of the new table.
     from_file : str | os.PathLike[str] | None
         JSON that describes the source, which then need not exist, and a new target like it: DescribeTable's answer
         with ``AverageItemSizeBytes``.
@@ -357,9 +357,9 @@ def create_table_like(source: str, target: str, **options: Unpack[CreateLikeKeyw
     Parameters
     ----------
     source : str
-        Name or ARN of the table that is the model.
+        Name or ARN of the source table.
     target : str
-        Name of the table that is created.
+        Name of the new table.
     **options
         See :class:`ddbio.CreateLikeKeywords`.
 
@@ -397,7 +397,7 @@ def read_export(source: str | os.PathLike[str], **options: Unpack[ExportReadKeyw
     Parameters
     ----------
     source : str | os.PathLike[str]
-        The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path.
+        Export folder with ``manifest-summary.json``: ``s3://bucket/…/AWSDynamoDB/ID`` or local.
     **options
         See :class:`ddbio.ExportReadKeywords`.
 
@@ -420,7 +420,7 @@ def read_export_batches(source: str | os.PathLike[str], **options: Unpack[Export
     Parameters
     ----------
     source : str | os.PathLike[str]
-        The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path.
+        Export folder with ``manifest-summary.json``: ``s3://bucket/…/AWSDynamoDB/ID`` or local.
     **options
         See :class:`ddbio.ExportReadKeywords`.
 
@@ -437,7 +437,7 @@ def read_export_to_files(source: str | os.PathLike[str], dest: str | os.PathLike
     Parameters
     ----------
     source : str | os.PathLike[str]
-        The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path.
+        Export folder with ``manifest-summary.json``: ``s3://bucket/…/AWSDynamoDB/ID`` or local.
     dest : str | os.PathLike[str]
         ``s3://bucket/prefix`` or a local folder.
     master : str | None
@@ -462,7 +462,7 @@ def plan_read_export(source: str | os.PathLike[str], dest: str | os.PathLike[str
     Parameters
     ----------
     source : str | os.PathLike[str]
-        The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path.
+        Export folder with ``manifest-summary.json``: ``s3://bucket/…/AWSDynamoDB/ID`` or local.
     dest : str | os.PathLike[str]
         ``s3://bucket/prefix`` or a local folder.
     **options
@@ -481,7 +481,7 @@ def fold_exports(source: str | os.PathLike[str], increments: Sequence[str | os.P
     Parameters
     ----------
     source : str | os.PathLike[str]
-        The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path.
+        Export folder with ``manifest-summary.json``: ``s3://bucket/…/AWSDynamoDB/ID`` or local.
     increments : Sequence[str | os.PathLike[str]]
         Incremental exports of the same table, in any order; there must be no gap between their windows.
     **options
@@ -502,7 +502,7 @@ def fold_exports_to_files(source: str | os.PathLike[str], increments: Sequence[s
     Parameters
     ----------
     source : str | os.PathLike[str]
-        The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path.
+        Export folder with ``manifest-summary.json``: ``s3://bucket/…/AWSDynamoDB/ID`` or local.
     increments : Sequence[str | os.PathLike[str]]
         Incremental exports of the same table, in any order; there must be no gap between their windows.
     dest : str | os.PathLike[str]
@@ -529,7 +529,7 @@ def plan_fold_exports(source: str | os.PathLike[str], increments: Sequence[str |
     Parameters
     ----------
     source : str | os.PathLike[str]
-        The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path.
+        Export folder with ``manifest-summary.json``: ``s3://bucket/…/AWSDynamoDB/ID`` or local.
     increments : Sequence[str | os.PathLike[str]]
         Incremental exports of the same table, in any order; there must be no gap between their windows.
     dest : str | os.PathLike[str]
@@ -554,7 +554,7 @@ def export_windows(source: str | os.PathLike[str], increments: Sequence[str | os
     Parameters
     ----------
     source : str | os.PathLike[str]
-        The full export's folder, as for reading it.
+        Folder of the full export.
     increments : Sequence[str | os.PathLike[str]]
         Existing incremental exports.
     **options
@@ -575,7 +575,7 @@ def start_export(table: str, dest: str, **options: Unpack[ExportStartKeywords]) 
     table : str
         Name or ARN of the table.
     dest : str
-        ``s3://bucket/prefix``; the service puts ``AWSDynamoDB/ID`` below it.
+        ``s3://bucket/prefix``. The service writes to ``AWSDynamoDB/ID`` below it.
     **options
         See :class:`ddbio.ExportStartKeywords`.
 
@@ -594,7 +594,7 @@ def plan_export(table: str, dest: str, *, from_file: str | os.PathLike[str] | No
     table : str
         Name or ARN of the table.
     dest : str
-        ``s3://bucket/prefix``; the service puts ``AWSDynamoDB/ID`` below it.
+        ``s3://bucket/prefix``. The service writes to ``AWSDynamoDB/ID`` below it.
     from_file : str | os.PathLike[str] | None
         File with the JSON response of DescribeTable; the table need not exist.
     **options
@@ -615,7 +615,7 @@ def wait_export(arn: str, **options: Unpack[WaitKeywords]) -> ExportJob:
     Parameters
     ----------
     arn : str
-        ARN of the job, as its start reported it.
+        ARN of the job.
     **options
         See :class:`ddbio.WaitKeywords`.
 
@@ -670,7 +670,7 @@ def write_import_files(source: Rows | str | os.PathLike[str], dest: str | os.Pat
     source : Rows | str | os.PathLike[str]
         Text or a path names a file, folder or glob; anything else is rows, as for :func:`write_table`.
     dest : str | os.PathLike[str]
-        ``s3://bucket/prefix`` or a local folder; the objects to import appear in ``data`` below it.
+        Folder. The objects are written to ``data`` below it.
     **options
         See :class:`ddbio.ImportFilesFromKeywords`.
 
@@ -691,9 +691,9 @@ def plan_import_files(source: str | os.PathLike[str], dest: str | os.PathLike[st
     Parameters
     ----------
     source : str | os.PathLike[str]
-        File, folder or glob, local or under s3://, of Parquet, ORC, Avro, JSON Lines, CSV or Arrow.
+        File, folder or glob of Parquet, ORC, Avro, JSON Lines, CSV or Arrow.
     dest : str | os.PathLike[str]
-        ``s3://bucket/prefix`` or a local folder; the objects to import appear in ``data`` below it.
+        Folder. The objects are written to ``data`` below it.
     **options
         See :class:`ddbio.ImportFilesFromKeywords`.
 
@@ -712,9 +712,9 @@ def check_import_files(source: str | os.PathLike[str], dest: str | os.PathLike[s
     Parameters
     ----------
     source : str | os.PathLike[str]
-        File, folder or glob, local or under s3://, of Parquet, ORC, Avro, JSON Lines, CSV or Arrow.
+        File, folder or glob of Parquet, ORC, Avro, JSON Lines, CSV or Arrow.
     dest : str | os.PathLike[str]
-        ``s3://bucket/prefix`` or a local folder; the objects to import appear in ``data`` below it.
+        Folder. The objects are written to ``data`` below it.
     **options
         See :class:`ddbio.ImportFilesFromKeywords`.
 
@@ -733,7 +733,7 @@ def start_import(source: str, table: str, **options: Unpack[ImportStartKeywords]
     Parameters
     ----------
     source : str
-        ``s3://bucket/prefix``; all objects below it are read. Give the target of ``import files``, or ``data`` in it.
+        ``s3://bucket/prefix`` of the objects: the target of ``import files``, or its ``data``.
     table : str
         Name of the new table.
     **options
@@ -752,7 +752,7 @@ def plan_import(source: str, table: str, **options: Unpack[ImportStartKeywords])
     Parameters
     ----------
     source : str
-        ``s3://bucket/prefix``; all objects below it are read. Give the target of ``import files``, or ``data`` in it.
+        ``s3://bucket/prefix`` of the objects: the target of ``import files``, or its ``data``.
     table : str
         Name of the new table.
     **options
@@ -773,7 +773,7 @@ def wait_import(arn: str, **options: Unpack[ImportWaitKeywords]) -> ImportJob:
     Parameters
     ----------
     arn : str
-        ARN of the job, as its start reported it.
+        ARN of the job.
     **options
         See :class:`ddbio.ImportWaitKeywords`.
 
@@ -828,11 +828,11 @@ def start_bulk_put(source: str, table: str, reports: str, **options: Unpack[Bulk
     Parameters
     ----------
     source : str
-        ``s3://bucket/prefix``; all objects below it are read. Give the target of ``import files``, or ``data`` in it.
+        ``s3://bucket/prefix`` of the objects: the target of ``import files``, or its ``data``.
     table : str
-        Name or ARN of the table, which has to exist.
+        Name or ARN of an existing table.
     reports : str
-        ``s3://bucket/prefix`` to which the service writes what it could not put; not below the source.
+        ``s3://bucket/prefix`` for reports of failed items, outside the source.
     **options
         See :class:`ddbio.BulkStartKeywords`.
 
@@ -849,11 +849,11 @@ def plan_bulk_put(source: str, table: str, reports: str, *, from_file: str | os.
     Parameters
     ----------
     source : str
-        ``s3://bucket/prefix``; all objects below it are read. Give the target of ``import files``, or ``data`` in it.
+        ``s3://bucket/prefix`` of the objects: the target of ``import files``, or its ``data``.
     table : str
-        Name or ARN of the table, which has to exist.
+        Name or ARN of an existing table.
     reports : str
-        ``s3://bucket/prefix`` to which the service writes what it could not put; not below the source.
+        ``s3://bucket/prefix`` for reports of failed items, outside the source.
     from_file : str | os.PathLike[str] | None
         File with the JSON response of DescribeTable; the table need not exist.
     **options
@@ -874,7 +874,7 @@ def wait_bulk_put(arn: str, **options: Unpack[WaitKeywords]) -> BulkJob:
     Parameters
     ----------
     arn : str
-        ARN of the job, as its start reported it.
+        ARN of the job.
     **options
         See :class:`ddbio.WaitKeywords`.
 
@@ -946,7 +946,7 @@ def read_bulk_report(place: str | os.PathLike[str], **options: Unpack[BulkReport
     Parameters
     ----------
     place : str | os.PathLike[str]
-        ARN of the bulk operation, or the folder or ``s3://`` prefix of its reports.
+        ARN of the bulk operation, or the folder of its reports.
     **options
         See :class:`ddbio.BulkReportKeywords`.
 
@@ -1022,7 +1022,7 @@ def restore_table(source: str, target: str, **options: Unpack[RestoreKeywords]) 
     Parameters
     ----------
     source : str
-        ARN of a backup; or a table, by name or ARN, that has point-in-time recovery.
+        ARN of a backup, or a table (name or ARN) with point-in-time recovery.
     target : str
         Name of the new table.
     **options
@@ -1045,7 +1045,7 @@ def plan_restore(source: str, target: str, *, from_file: str | os.PathLike[str] 
     Parameters
     ----------
     source : str
-        ARN of a backup; or a table, by name or ARN, that has point-in-time recovery.
+        ARN of a backup, or a table (name or ARN) with point-in-time recovery.
     target : str
         Name of the new table.
     from_file : str | os.PathLike[str] | None
@@ -1070,7 +1070,7 @@ def capture(table: str, dest: str | os.PathLike[str], *, stop: threading.Event |
     table : str
         Name or ARN of the table.
     dest : str | os.PathLike[str]
-        Folder of the log: ``s3://bucket/prefix`` or a local folder.
+        Folder of the log.
     stop : threading.Event | None
         Set it, from another thread, to end the capture when its batch is written.
     **options
@@ -1114,7 +1114,7 @@ def capture_status(dest: str | os.PathLike[str], **options: Unpack[CaptureStatus
     Parameters
     ----------
     dest : str | os.PathLike[str]
-        Folder of the log: ``s3://bucket/prefix`` or a local folder.
+        Folder of the log.
     **options
         See :class:`ddbio.CaptureStatusKeywords`.
 
@@ -1131,7 +1131,7 @@ def verify_capture(dest: str | os.PathLike[str], **options: Unpack[CaptureVerify
     Parameters
     ----------
     dest : str | os.PathLike[str]
-        Folder of the log: ``s3://bucket/prefix`` or a local folder.
+        Folder of the log.
     **options
         See :class:`ddbio.CaptureVerifyKeywords`.
 
@@ -1152,7 +1152,7 @@ def heal_capture(table: str, dest: str | os.PathLike[str], **options: Unpack[Cap
     table : str
         Name or ARN of the table.
     dest : str | os.PathLike[str]
-        Folder of the log: ``s3://bucket/prefix`` or a local folder.
+        Folder of the log.
     **options
         See :class:`ddbio.CaptureHealKeywords`.
 
@@ -1177,7 +1177,7 @@ def plan_heal_capture(table: str, dest: str | os.PathLike[str], **options: Unpac
     table : str
         Name or ARN of the table.
     dest : str | os.PathLike[str]
-        Folder of the log: ``s3://bucket/prefix`` or a local folder.
+        Folder of the log.
     **options
         See :class:`ddbio.CaptureHealKeywords`.
 
@@ -1198,7 +1198,7 @@ def read_changes(source: str | os.PathLike[str], *, table: str | None = None, **
     Parameters
     ----------
     source : str | os.PathLike[str]
-        Folder or prefix of the objects: ``s3://bucket/prefix`` or a local folder.
+        Folder of the objects.
     **options
         See :class:`ddbio.ChangesReadKeywords`.
 
@@ -1219,7 +1219,7 @@ def read_changes_batches(source: str | os.PathLike[str], *, table: str | None = 
     Parameters
     ----------
     source : str | os.PathLike[str]
-        Folder or prefix of the objects: ``s3://bucket/prefix`` or a local folder.
+        Folder of the objects.
     **options
         See :class:`ddbio.ChangesReadKeywords`.
 
@@ -1238,7 +1238,7 @@ def write_changes(changes: Iterable[bytes], dest: str | os.PathLike[str], *, tab
     changes : Iterable[bytes]
         Texts of change records, with any number in each: answers of GetRecords too.
     dest : str | os.PathLike[str]
-        Folder below which the prefixes lie: ``s3://bucket/prefix`` or a local folder.
+        Folder of the prefixes.
     **options
         See :class:`ddbio.ChangesWriteKeywords`.
 
@@ -1255,9 +1255,9 @@ def replay(source: str | os.PathLike[str], dest: str | os.PathLike[str] | None =
     Parameters
     ----------
     source : str | os.PathLike[str]
-        Folder or prefix of the objects: ``s3://bucket/prefix`` or a local folder.
+        Folder of the objects.
     dest : str | os.PathLike[str] | None
-        Folder of the log that changes go to: ``s3://bucket/prefix`` or a local folder.
+        Folder of the log.
     **options
         See :class:`ddbio.ReplayKeywords`.
 
@@ -1280,9 +1280,9 @@ def plan_replay(source: str | os.PathLike[str], dest: str | os.PathLike[str] | N
     Parameters
     ----------
     source : str | os.PathLike[str]
-        Folder or prefix of the objects: ``s3://bucket/prefix`` or a local folder.
+        Folder of the objects.
     dest : str | os.PathLike[str] | None
-        Folder of the log that changes go to: ``s3://bucket/prefix`` or a local folder.
+        Folder of the log.
     **options
         See :class:`ddbio.ReplayKeywords`.
 
@@ -1299,9 +1299,9 @@ def archive(source: str | os.PathLike[str], dest: str | os.PathLike[str], **opti
     Parameters
     ----------
     source : str | os.PathLike[str]
-        Folder of the log of ``capture``, with old images; or, with ``log``, the table.
+        Log folder with old images. With ``log``: the table.
     dest : str | os.PathLike[str]
-        Folder of the archive: ``s3://bucket/prefix`` or a local folder; ``s3_storage_class`` is for its files.
+        Folder of the archive. ``s3_storage_class`` applies to its files.
     **options
         See :class:`ddbio.ArchiveKeywords`.
 
@@ -1341,7 +1341,7 @@ def read_expired(source: str | os.PathLike[str], **options: Unpack[ExpiredReadKe
     Parameters
     ----------
     source : str | os.PathLike[str]
-        The table, or the folder of an export.
+        Table, or folder of an export.
     **options
         See :class:`ddbio.ExpiredReadKeywords`.
 
@@ -1358,7 +1358,7 @@ def read_expired_batches(source: str | os.PathLike[str], **options: Unpack[Expir
     Parameters
     ----------
     source : str | os.PathLike[str]
-        The table, or the folder of an export.
+        Table, or folder of an export.
     **options
         See :class:`ddbio.ExpiredReadKeywords`.
 
@@ -1378,7 +1378,7 @@ def apply(log: Any, table: str | os.PathLike[str], **options: Unpack[ApplyKeywor
         Folder of a log of :func:`capture`, or of an incremental export. Or changes as rows with the columns of a log:
         an Arrow table, or a DataFrame of polars, pandas or Spark.
     table : str | os.PathLike[str]
-        Folder of the lake table; it is made if there is none.
+        Folder of the lake table, which is created if missing.
     **options
         See :class:`ddbio.ApplyKeywords`.
 
@@ -1403,9 +1403,9 @@ def plan_apply(log: str | os.PathLike[str], table: str | os.PathLike[str], **opt
     Parameters
     ----------
     log : str | os.PathLike[str]
-        Folder of the log of ``capture``, or of an incremental export: ``s3://bucket/prefix`` or a local folder.
+        Folder of a log or of an incremental export.
     table : str | os.PathLike[str]
-        Folder of the lake table; it is made if there is none.
+        Folder of the lake table, which is created if missing.
     **options
         See :class:`ddbio.ApplyKeywords`.
 
@@ -1483,9 +1483,9 @@ def bootstrap(table: str, target: str | os.PathLike[str], **options: Unpack[Boot
     Parameters
     ----------
     table : str
-        Name or ARN of the table, which has a stream.
+        Name or ARN of the table, which needs a stream.
     target : str | os.PathLike[str]
-        Folder of the lake table: ``s3://bucket/prefix`` or a local folder.
+        Folder of the lake table.
     **options
         See :class:`ddbio.BootstrapKeywords`.
 
@@ -1509,9 +1509,9 @@ def reconcile(table: str, dest: str | os.PathLike[str], target: str | os.PathLik
     table : str
         Name or ARN of the table.
     dest : str | os.PathLike[str]
-        Folder of the log: ``s3://bucket/prefix`` or a local folder.
+        Folder of the log.
     target : str | os.PathLike[str] | None
-        Folder of the lake table that the log is applied to afterwards; default is none.
+        Folder of the lake table to update afterwards.
     **options
         See :class:`ddbio.ReconcileKeywords`.
 
@@ -1536,7 +1536,7 @@ def plan_reconcile(table: str, dest: str | os.PathLike[str], *, target: str | No
     table : str
         Name or ARN of the table.
     dest : str | os.PathLike[str]
-        Folder of the log: ``s3://bucket/prefix`` or a local folder.
+        Folder of the log.
     **options
         See :class:`ddbio.ReconcileKeywords`.
 
@@ -1555,9 +1555,9 @@ def verify(table: str | os.PathLike[str], lake: str | os.PathLike[str], **option
     Parameters
     ----------
     table : str | os.PathLike[str]
-        Name or ARN of the table; or the folder of a full export of it, whose time is then taken.
+        Name or ARN of the table, or folder of its full export.
     lake : str | os.PathLike[str]
-        Folder of the lake table: ``s3://bucket/prefix`` or a local folder.
+        Folder of the lake table.
     **options
         See :class:`ddbio.VerifyKeywords`.
 
@@ -1578,7 +1578,7 @@ def history(source: str | os.PathLike[str], **options: Unpack[HistoryKeywords]) 
     Parameters
     ----------
     source : str | os.PathLike[str]
-        Folder of the log of ``capture``, or of a lake table: ``s3://bucket/prefix`` or a local folder.
+        Folder of a log or of a lake table.
     **options
         See :class:`ddbio.HistoryKeywords`.
 
@@ -1597,7 +1597,7 @@ def history_view_sql(log: str | os.PathLike[str], *, target: str | None = None, 
     Parameters
     ----------
     log : str | os.PathLike[str]
-        Folder of the log of ``capture``: ``s3://bucket/prefix`` or a local folder.
+        Folder of the log.
     **options
         See :class:`ddbio.ViewKeywords`.
 
@@ -1616,9 +1616,9 @@ def latest_view_sql(log: str | os.PathLike[str], lake: str | os.PathLike[str], *
     Parameters
     ----------
     log : str | os.PathLike[str]
-        Folder of the log of ``capture``: ``s3://bucket/prefix`` or a local folder.
+        Folder of the log.
     lake : str | os.PathLike[str]
-        Folder of the lake table that the log is applied to; a view of the history needs none.
+        Folder of the lake table. A history view needs none.
     **options
         See :class:`ddbio.ViewKeywords`.
 
@@ -1716,9 +1716,9 @@ def publish(source: str | os.PathLike[str], dest: str | os.PathLike[str], *, che
     Parameters
     ----------
     source : str | os.PathLike[str]
-        The folder whose live files are published.
+        Folder whose live files are published.
     dest : str | os.PathLike[str]
-        The folder that readers know: ``s3://bucket/prefix`` or a local one.
+        Folder that readers use.
     check : Callable[[list[str]], None] | None
         Called with the URIs or local paths of the files; nothing is published if it raises.
     **options
@@ -1740,9 +1740,9 @@ def plan_publish(source: str | os.PathLike[str], dest: str | os.PathLike[str], *
     Parameters
     ----------
     source : str | os.PathLike[str]
-        The folder whose live files are published.
+        Folder whose live files are published.
     dest : str | os.PathLike[str]
-        The folder that readers know: ``s3://bucket/prefix`` or a local one.
+        Folder that readers use.
     **options
         See :class:`ddbio.PublishKeywords`.
 
@@ -1809,7 +1809,7 @@ def sync_catalog(path: str | os.PathLike[str], target: str, **options: Unpack[Ca
     path : str | os.PathLike[str]
         ``s3://bucket/prefix`` of the files.
     target : str
-        The table, ``glue://database.table``; database and table are created if they do not exist.
+        Table ``glue://database.table``. A missing database or table is created.
     **options
         See :class:`ddbio.CatalogSyncKeywords`.
 
@@ -1830,9 +1830,9 @@ def catalog_ddl(path: str | os.PathLike[str], dialect: Literal["athena", "hive",
     Parameters
     ----------
     path : str | os.PathLike[str]
-        ``s3://bucket/prefix`` of the files, or a local folder.
+        ``s3://bucket/prefix`` or a local folder.
     dialect : Literal["athena", "hive", "spark", "unity", "duckdb"]
-        Whose DDL it is.
+        SQL dialect.
     **options
         See :class:`ddbio.CatalogDdlKeywords`.
 
@@ -1912,7 +1912,7 @@ def advise(table: str | None = None, **options: Unpack[AdviseKeywords]) -> Advic
     Parameters
     ----------
     table : str | None
-        Name of the table, or its ARN.
+        Name or ARN of the table.
     **options
         See :class:`ddbio.AdviseKeywords`.
 
@@ -1936,7 +1936,7 @@ def plan_capacity(table: str, *, target: float = 0.7, **options: Unpack[PlanCapa
     Parameters
     ----------
     table : str
-        Name of the table, or its ARN; with ``csv`` it need not exist.
+        Name or ARN of the table. With ``csv`` it need not exist.
     **options
         See :class:`ddbio.PlanCapacityKeywords`.
 
@@ -1960,7 +1960,7 @@ def simulate_scan(scenario: Literal["long-tail"] | None = None, **options: Unpac
     Parameters
     ----------
     scenario : Literal["long-tail"] | None
-        A named simulation, whose values the other options change.
+        Named simulation. Other options override its values.
     **options
         See :class:`ddbio.SimulateScanKeywords`.
 
@@ -2002,7 +2002,7 @@ def doctor(table: str | None = None, location: str | None = None, **options: Unp
     Parameters
     ----------
     table : str | None
-        Table, by its name or ARN, that a job reads or writes.
+        Name or ARN of the table that a job reads or writes.
     location : str | None
         ``s3://bucket/prefix`` that a job reads or writes.
     **options

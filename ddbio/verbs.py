@@ -1,7 +1,7 @@
-"""The verbs: one row for each public function, from which ``ddbio.<name>`` is made.
+"""Table of the verbs: a row for each public function ``ddbio.<name>``.
 
-A row names the parameters, the options class and the function that runs. The parameters of the options are added by
-:mod:`ddbio.public`, with their types and descriptions.
+A row names the parameters, the options class and the function that runs. :mod:`ddbio.public` adds the parameters of
+the options, with their types and descriptions.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ class Verb(NamedTuple):
     Attributes
     ----------
     name
-        Its name in ``ddbio``.
+        Name in ``ddbio``.
     arguments
-        Its leading parameters, separated by spaces. ``table`` is an option of that name, or a parameter of ``run`` if
-        there is none; ``path/`` may be a path; ``table?`` may be omitted; ``log=source`` fills the option ``source``;
-        ``data:rows`` may be data in memory, for which the option has the text ``rows`` and which ``run`` gets.
+        Leading parameters, separated by spaces. ``table`` is the option of that name, or else a parameter of ``run``.
+        ``path/`` accepts a path, ``table?`` is optional, and ``log=source`` sets the option ``source``. ``data:rows``
+        accepts data in memory, which is passed to ``run``; the option is then the text ``rows``.
     options_home
-        Its options class, as ``module:class`` below ``ddbio``.
+        Options class, as ``module:class`` below ``ddbio``.
     run
-        The function that runs, as ``module:function`` below ``ddbio``. Its first parameter are the checked options.
+        Function that runs, as ``module:function`` below ``ddbio``. Its first parameter is the checked options.
     more
-        Keyword parameters that ``run`` has besides, separated by spaces.
+        Further keyword parameters of ``run``, separated by spaces.
     results
-        The public classes of what it returns, separated by spaces: names of the module of ``run``, or
-        ``module:class`` below ``ddbio``. Of several verbs the first has them.
+        Public classes of the result, separated by spaces: names in the module of ``run``, or ``module:class`` below
+        ``ddbio``. If several verbs share a class, the first has it.
     """
 
     name: str
@@ -40,15 +40,15 @@ class Verb(NamedTuple):
 
     @property
     def options(self) -> str:
-        """Return the name of its options class."""
+        """Return the name of the options class."""
         return self.options_home.partition(":")[2]
 
     @property
     def result_homes(self) -> dict[str, str]:
-        """Return the public classes of what it returns, by name, with their modules."""
+        """Return the modules of the public classes of the result, by name."""
         own = self.run.partition(":")[0]
-        found = (text.rpartition(":") for text in self.results.split())
-        return {name: f"ddbio.{module or own}" for module, _, name in found}
+        results = (text.rpartition(":") for text in self.results.split())
+        return {name: f"ddbio.{module or own}" for module, _, name in results}
 
 
 _ROWS = (
@@ -193,7 +193,7 @@ _ROWS = (
     Verb("sync_catalog", "path/ target", "catalog.options:CatalogSyncOptions", "catalog.sync:sync",
         results="catalog.glue:CatalogReport"),
     Verb("catalog_ddl", "path/ dialect", "catalog.options:CatalogDdlOptions", "lake.registering:write_ddl"),
-    # Compare, plan, look.
+    # Compare, plan and inspect.
     Verb("validate", "source:data target:data?", "validation.options:ValidateOptions", "validation.validate:validate",
         "master conf", results="validation.comparison:ValidationReport"),
     Verb("plan_validate", "source:data target:data?", "validation.options:ValidateOptions",

@@ -15,39 +15,38 @@ from ddbio.options.parsing import CONFIG, Names
 
 
 def _on_s3(location: str) -> str:
-    scheme, place = parse_location(location)
+    scheme, uri = parse_location(location)
     if scheme != "s3":
-        raise ValueError("give s3://bucket/prefix, and a table by option 'table'")
-    return place
+        raise ValueError("give s3://bucket/prefix; a table is option 'table'")
+    return uri
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class DoctorOptions(ConnectionOptions):
-    """Choose the table and the bucket that are checked; without either, only what every job needs is."""
+    """Table and bucket to check. Without them, only the needs of every job are checked."""
 
     location: Annotated[str, AfterValidator(_on_s3)] | None = None
     """``s3://bucket/prefix`` that a job reads or writes."""
     table: Annotated[str, Field(min_length=1)] | None = None
-    """Table, by its name or ARN, that a job reads or writes."""
+    """Name or ARN of the table that a job reads or writes."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class IamOptions:
-    """Say what a policy has to know that the verb's own options do not tell."""
+    """Facts for a policy that the verb's options do not contain."""
 
     account: Annotated[str, Field(pattern=r"^\d{12}$")] | None = None
-    """Account of tables, keys and catalogs that are named without an ARN; default is that of the role, else any."""
+    """Account of resources without an ARN. Default: the role's account, else any."""
     principal: Literal["job", "target", "caller"] = "job"
-    """Whose policy: of the job, of the other identity that ``target_role_arn`` or ``target_profile`` names, or of the
-    caller, who assumes the roles."""
+    """Identity: the job, the target (``target_role_arn``, ``target_profile``), or the caller that assumes the roles."""
     vpc_endpoint: Names | None = None
-    """Ids of the VPC endpoints by which all requests come, ``vpce-…``, separated by commas."""
+    """Comma-separated IDs of the VPC endpoints of all requests."""
     bucket_kms_key: str | None = None
-    """KMS key by which the buckets encrypt what no option says otherwise of."""
+    """KMS key of the buckets' default encryption."""
     table_kms_key: str | None = None
-    """KMS key of yours by which the tables are encrypted."""
+    """Customer managed KMS key of the tables."""
     partition_key: str | None = None
-    """Partition key of the table, or of the index: with it a Query is told from a Scan where ``where`` is given."""
+    """Partition key of the table or index, to choose Query or Scan for ``where``."""
 
 
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
@@ -57,51 +56,51 @@ def _as_seconds(value: object) -> object:
     """Return a time like ``15m`` in seconds."""
     if not isinstance(value, str):
         return value
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)?", value.strip())
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)?", value.strip())
+    if match is None:
         raise ValueError("write a number with s, m, h, d or w, like 15m")
-    return float(found[1]) * _UNITS[found[2] or "s"]
+    return float(match[1]) * _UNITS[match[2] or "s"]
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class MetricsConnectionOptions(ConnectionOptions):
-    """Choose the endpoint of CloudWatch."""
+    """Endpoint of CloudWatch."""
 
     cloudwatch_endpoint_url: str | None = None
-    """Endpoint of CloudWatch, which is not asked if only an endpoint of DynamoDB is given."""
+    """CloudWatch endpoint. With ``endpoint_url`` alone, CloudWatch is not called."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class AdviseOptions(MetricsConnectionOptions):
-    """Choose a table, and what is asked of its copy."""
+    """Table, and the requirements of its copy."""
 
     table: Annotated[str, Field(min_length=1)] | None = None
-    """Name of the table, or its ARN."""
+    """Name or ARN of the table."""
     from_file: str | None = None
-    """File that describes a table that need not exist: DescribeTable's answer as JSON, with numbers."""
+    """JSON file with a DescribeTable response and figures."""
     freshness: Annotated[float, BeforeValidator(_as_seconds), Field(ge=1)] = 86_400.0
-    """How often the copy is brought up to date: ``1d``, ``1h``, ``1m``, or seconds."""
+    """Update interval of the copy: ``1d``, ``1h``, ``1m``, or seconds."""
     point_in_time: bool = False
-    """The copy has to show the table as it was at one time."""
+    """The copy must show the table at one point in time."""
     changes_per_second: Annotated[float, Field(ge=0)] | None = None
-    """Items that are written a second; default is what the file says, or CloudWatch has counted in 14 days."""
+    """Item writes per second. Default: from the file, or 14 days of CloudWatch."""
     item_bytes: Annotated[float, Field(ge=1, le=400 * 1024)] | None = None
-    """Mean size of an item; default is the table's size over its items."""
+    """Mean item size in bytes. Default: table size divided by item count."""
     rcu_per_second: Annotated[float, Field(gt=0)] | None = None
-    """Read units per second that a scan may use; default is half of a provisioned table's, all of another's."""
+    """Read budget of a scan, in RCU/s. Default: half of provisioned, or all on-demand capacity."""
     read_ratio: Annotated[float, Field(gt=0, le=1.5)] | None = None
-    """The same as a share of the table's provisioned (or maximum on-demand) read units."""
+    """Read budget as a share of provisioned or maximum on-demand capacity."""
     prices: str | None = None
-    """File with a book of prices, in the form of ddbio's own; default is the book that ddbio has."""
+    """Price book file of ddbio. Default: the newest local book of the region."""
     html: str | None = None
-    """File to write the comparison to as a page of HTML with charts, besides."""
+    """HTML file for the report and its charts."""
     png: str | None = None
-    """File to write the charts to as a PNG, besides."""
+    """PNG file for the charts."""
 
     @model_validator(mode="after")
     def _check_advise(self) -> AdviseOptions:
         if (self.table is None) == (self.from_file is None):
-            raise ValueError("give a table, or from_file, which describes one")
+            raise ValueError("give a table, or from_file with its description")
         if self.rcu_per_second is not None and self.read_ratio is not None:
             raise ValueError("give rcu_per_second or read_ratio, not both")
         return self
@@ -109,58 +108,58 @@ class AdviseOptions(MetricsConnectionOptions):
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class PlanCapacityOptions(MetricsConnectionOptions):
-    """Choose a table whose consumption is looked at, and what its capacity should be like."""
+    """Table whose consumption is analyzed, and the target of its capacity."""
 
     table: Annotated[str, Field(min_length=1)]
-    """Name of the table, or its ARN; with ``csv`` it need not exist."""
+    """Name or ARN of the table. With ``csv`` it need not exist."""
     csv: str | None = None
-    """File with what was consumed, instead of CloudWatch: columns time, read and write, in units a second."""
+    """Consumption file instead of CloudWatch: time, read and write, in units per second."""
     days: Annotated[float, Field(gt=0, le=455)] = 14.0
-    """How far back CloudWatch is asked: by the minute up to 15 days, by 5 minutes up to 63, by the hour beyond."""
+    """CloudWatch days: by minute up to 15, by 5 minutes up to 63, then by hour."""
     target: Annotated[float, Field(ge=0.2, le=0.9)] = 0.7
-    """Share of the provisioned capacity that auto scaling keeps consumed."""
+    """Target utilization of auto scaling."""
     table_class: Literal["standard", "standard-ia"] | None = None
-    """Class of a table of which only the file is known; default is standard."""
+    """Table class, with ``csv`` only. Default: standard."""
     table_gb: Annotated[float, Field(ge=0)] | None = None
-    """Size of a table of which only the file is known, for its storage."""
+    """Table size for storage costs, with ``csv`` only."""
     prices: str | None = None
-    """File with a book of prices, in the form of ddbio's own; default is the book that ddbio has."""
+    """Price book file of ddbio. Default: the newest local book of the region."""
     html: str | None = None
-    """File to write the report to as a page of HTML with charts, besides."""
+    """HTML file for the report and its charts."""
     png: str | None = None
-    """File to write the charts to as a PNG, besides."""
+    """PNG file for the charts."""
 
     @model_validator(mode="after")
     def _check_capacity(self) -> PlanCapacityOptions:
         if self.csv is None and (self.table_class is not None or self.table_gb is not None):
-            raise ValueError("table_class and table_gb are for csv: those of a table that is there are known")
+            raise ValueError("table_class and table_gb are for csv: DescribeTable has those of an existing table")
         return self
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class PlanCaptureOptions(PriceOptions):
-    """Describe the changes of a table that need not exist, and the way that brings them to S3."""
+    """Changes of a table that need not exist, and the method that writes them to S3."""
 
     records_per_second: Annotated[float, Field(gt=0)]
-    """Changes of items a second, on average."""
+    """Mean item changes per second."""
     item_bytes: Annotated[float, Field(ge=1, le=400 * 1024)] = 400.0
-    """Mean size of an item."""
+    """Mean item size in bytes."""
     through: Literal["streams", "lambda", "kinesis", "firehose"] = "streams"
-    """What reads the changes: a process that polls the stream, Lambda, Kinesis, or Kinesis and Firehose behind it."""
+    """Reader of the changes: a polling process, Lambda, Kinesis, or Kinesis with Firehose."""
     view: Literal["keys_only", "new_image", "old_image", "new_and_old_images"] = "new_and_old_images"
-    """Which images of an item a record of the stream has; Kinesis has both."""
+    """Images in stream records. Kinesis has both."""
     poll_seconds: Annotated[float, Field(gt=0)] = 1.0
     """Time between two reads of a shard of the stream."""
     file_seconds: Annotated[float, Field(gt=0)] = 60.0
-    """Time that a file holds."""
+    """Time span of a file."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class PricesRefreshOptions(ConnectionOptions):
-    """Choose the region whose prices are asked of the AWS Price List: ``region``, by default us-east-1."""
+    """Region of the prices from the AWS Price List: ``region``, by default us-east-1."""
 
     pricing_endpoint_url: str | None = None
-    """Endpoint of the Price List; default is that of AWS."""
+    """Endpoint of the Price List. Default: that of AWS."""
 
 
 # https://github.com/awslabs/emr-dynamodb-connector/issues/135
@@ -173,7 +172,7 @@ SCENARIOS: dict[str, dict[str, Any]] = {
         "seed": 2,
     }
 }
-"""Named simulations. ``long-tail``: 80 TB, of which fixed shares read 70 TB in 9 h and the rest in more than 5 days."""
+"""Named simulations. ``long-tail``: fixed shares read 70 of 80 TB in 9 h, and the other 10 TB in more than 5 days."""
 
 
 def _as_changes(value: object) -> object:
@@ -181,10 +180,10 @@ def _as_changes(value: object) -> object:
     if not isinstance(value, str):
         return value
     parts = [part.strip() for part in value.split(",") if part.strip()]
-    found = [re.fullmatch(r"(\d+)@(\d+(?:\.\d+)?)", part) for part in parts]
-    if not all(found):
+    matches = [re.fullmatch(r"(\d+)@(\d+(?:\.\d+)?)", part) for part in parts]
+    if not all(matches):
         raise ValueError("write NUMBER@SECONDS, separated by commas")
-    return tuple((int(each[1]), float(each[2])) for each in found if each is not None)
+    return tuple((int(match[1]), float(match[2])) for match in matches if match is not None)
 
 
 Changes = Annotated[tuple[tuple[int, float], ...], BeforeValidator(_as_changes)]
@@ -192,68 +191,68 @@ Changes = Annotated[tuple[tuple[int, float], ...], BeforeValidator(_as_changes)]
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class SimulateOptions:
-    """Describe the cluster of a simulated job, and what limits its table."""
+    """Cluster of a simulated job, and the limits of its table."""
 
     tasks: Annotated[int, Field(ge=1, le=100_000)] = 2
-    """Tasks that run at the same time."""
+    """Number of parallel tasks."""
     lanes: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Requests in flight: over all tasks of a scan, of each task of a load; default is the planner's choice."""
+    """Parallel requests: of a scan, or of each task of a load."""
     skew: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """How unequal segments or tasks are: 0 makes all equal, at 0.5 the largest of 1,000 has 16 times the mean."""
+    """Inequality of segments or tasks. At 0.5, the largest of 1,000 is 16 times the mean."""
     hot_key: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of all data that belongs to one partition key: to one segment, one lane and one partition."""
+    """Share of the data in one partition key."""
     partitions: Annotated[int, Field(ge=1)] | None = None
-    """Physical partitions of the table; default is one for each 10 GB and for what one serves of the budget."""
+    """Physical partitions. Default: from the table's size (10 GB each) and the budget."""
     table_rate: Annotated[float, Field(gt=0)] | None = None
-    """Units per second that the table serves, provisioned or as its maximum; default is what its partitions serve."""
+    """Capacity units per second of the table. Default: those of its partitions."""
     account_rate: Annotated[float, Field(gt=0)] | None = None
-    """Units per second of all tables of the account in the region; default is no limit."""
+    """Capacity units per second of the account. Default: unlimited."""
     other_rate: Annotated[float, Field(ge=0)] = 0.0
-    """Units per second that others consume of the table."""
+    """Capacity units per second that other clients consume."""
     burst_seconds: Annotated[float, Field(ge=0, le=300)] = 0.0
-    """Seconds of unused capacity that the table has saved up when the job begins."""
+    """Burst capacity at the start, in seconds."""
     fixed_partitions: bool = False
-    """Each partition has an equal share of ``table_rate``, as without adaptive capacity."""
+    """Give each partition an equal share of ``table_rate``: no adaptive capacity."""
     split_seconds: Annotated[float, Field(gt=0)] | None = None
-    """Seconds at its limit after which a partition splits in two, as on-demand tables do; default is never."""
+    """Split a partition after this time at its limit. Default: never."""
     lose: Changes = ()
-    """Executors that are lost: ``2@600`` for two after 600 s; several separated by commas."""
+    """Lost executors: ``2@600`` for two after 600 s, comma-separated."""
     join: Changes = ()
-    """Executors that join, likewise."""
+    """Added executors, in the same format."""
     executor_tasks: Annotated[int, Field(ge=1, le=1_000)] = 4
-    """Tasks that one executor runs at the same time."""
+    """Parallel tasks of one executor."""
     static_shares: bool = False
-    """Give each task a fixed share of the budget, as other connectors do, instead of leases."""
+    """Give each task a fixed share of the budget instead of leases."""
     spread: Annotated[float, Field(ge=0, le=2)] = 0.3
-    """How much times of requests vary: the deviation of their logarithm; at 0.3 one of 100 takes twice as long."""
+    """Standard deviation of the logarithm of request times. At 0.3, 1 % take twice as long."""
     seed: int = 0
-    """Seed of everything that is random: sizes, times of requests, pauses after throttling, who is lost."""
+    """Random seed."""
     chart: str | None = None
-    """File to write the course of the job to, as a page (``.html``) or a picture (``.png``)."""
+    """File for the chart of the job: ``.html`` or ``.png``."""
 
     @model_validator(mode="after")
     def _check_simulation(self) -> SimulateOptions:
         if self.chart is not None and not self.chart.endswith((".html", ".png")):
-            raise ValueError("chart is written as .html or .png")
+            raise ValueError("chart must end with .html or .png")
         return self
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class SimulateScanOptions(SimulateOptions):
-    """Describe a table that need not exist, and the cluster that would scan it."""
+    """Table that need not exist, and the cluster that scans it."""
 
     scenario: Literal["long-tail"] | None = None
-    """A named simulation, whose values the other options change."""
+    """Named simulation. Other options override its values."""
     table_bytes: Annotated[ByteSize, Field(ge=1)]
-    """Size of the table, as DescribeTable would say it; ``80TB`` works as well."""
+    """Table size as in DescribeTable, such as ``80TB``."""
     item_bytes: Annotated[float, Field(ge=1, le=400 * 1024)] = 400.0
-    """Mean size of an item."""
+    """Mean item size in bytes."""
     segments: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """TotalSegments; default is that of the policy."""
+    """TotalSegments. Default: from ``policy``."""
     policy: Literal["planner", "task", "gib", "128mb"] | None = None
-    """How many segments: the planner's choice, one a task (default of static_shares), one a GiB, or one for 128 MB."""
+    """Segments: planned, one per task (default of ``static_shares``), per GiB, or per 128 MB."""
     rcu_per_second: Annotated[float, Field(gt=0)] = 40_000.0
-    """Read units per second that the whole job may use; default is the quota of an on-demand table."""
+    """Read budget in RCU/s, by default the on-demand quota."""
     consistent: bool = False
     """Use strongly consistent reads, at twice the read units."""
     page_seconds: Annotated[float, Field(gt=0, le=10)] = 0.07
@@ -262,25 +261,25 @@ class SimulateScanOptions(SimulateOptions):
     @model_validator(mode="before")
     @classmethod
     def _take_scenario(cls, values: Any) -> Any:
-        given = values if isinstance(values, dict) else dict(values.kwargs or {})
-        return {**SCENARIOS.get(str(given.get("scenario")), {}), **given}
+        options = values if isinstance(values, dict) else dict(values.kwargs or {})
+        return {**SCENARIOS.get(str(options.get("scenario")), {}), **options}
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class SimulateLoadOptions(SimulateOptions):
-    """Describe rows that would be loaded into a table that need not exist, and the cluster that would do it."""
+    """Rows to load into a table that need not exist, and the cluster of the load."""
 
     source_bytes: Annotated[ByteSize, Field(ge=1)]
-    """Size of all items, as DynamoDB counts it; ``10TB`` works as well."""
+    """Size of all items as DynamoDB counts it, such as ``10TB``."""
     item_bytes: Annotated[float, Field(ge=1, le=400 * 1024)] = 400.0
-    """Mean size of an item."""
+    """Mean item size in bytes."""
     mode: Literal["upsert", "create", "delete", "update"] = "upsert"
-    """As for a load: ``create`` and ``update`` send each row by itself."""
+    """Load mode. ``create`` and ``update`` send one row per request."""
     indexes: Annotated[int, Field(ge=0, le=20)] = 0
-    """Global indexes that hold all of each item; each costs as much as the table."""
+    """Global secondary indexes with all attributes. Each costs as much as the table."""
     wcu_per_second: Annotated[float, Field(gt=0)] = 40_000.0
-    """Write units per second that the whole job may use; default is the quota of an on-demand table."""
+    """Write budget in WCU/s, by default the on-demand quota."""
     warm_up: bool = False
-    """Begin at what a new on-demand table serves, and double it every half hour."""
+    """Start at the capacity of a new on-demand table; double every 30 minutes."""
     request_seconds: Annotated[float, Field(gt=0, le=10)] = 0.015
     """Median time of a request."""

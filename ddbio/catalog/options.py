@@ -1,4 +1,4 @@
-"""Options of the verbs about catalogs."""
+"""Options of the catalog verbs."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ddbio.options.parsing import CONFIG
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class CatalogSyncOptions(CatalogConnectionOptions):
-    """Choose a folder of files, and the table of a catalog that is to be theirs."""
+    """Folder of files, and its table in a catalog."""
 
     path: Annotated[str, Field(min_length=1)]
     """``s3://bucket/prefix`` of the files."""
     target: Annotated[str, Field(min_length=1)]
-    """The table, ``glue://database.table``; database and table are created if they do not exist."""
+    """Table ``glue://database.table``. A missing database or table is created."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class CatalogDdlOptions(ConnectionOptions):
-    """Choose a folder of files or a lake table, and the language in which their table is described."""
+    """Folder of files or lake table, and the SQL dialect of its DDL."""
 
     path: Annotated[str, Field(min_length=1)]
-    """``s3://bucket/prefix`` of the files, or a local folder."""
+    """``s3://bucket/prefix`` or a local folder."""
     dialect: Literal["athena", "hive", "spark", "unity", "duckdb"]
-    """Whose DDL it is."""
+    """SQL dialect."""
     name: str | None = None
-    """Name of the table, ``database.table``, of Spark and Unity also ``catalog.schema.table``; default is ``default``
-    (of DuckDB ``main``) and the last part of the path."""
+    """Table ``database.table``; Spark and Unity: also ``catalog.schema.table``. Default: the last part of the path, in
+    ``default`` (DuckDB: ``main``)."""
     projection: bool = False
-    """For Athena: compute the partitions from ranges and lists of their values, instead of registering them."""
+    """Athena: use partition projection instead of registered partitions."""

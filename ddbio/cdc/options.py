@@ -1,4 +1,4 @@
-"""Options of change data capture, of what Firehose delivers, and of archives."""
+"""Options of change data capture, Firehose deliveries and archives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ddbio.options.parsing import CONFIG, Names, Pairs
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class CaptureOptions(PriceOptions):
-    """Choose a table whose changes are captured, and the log that they go to."""
+    """Table whose changes are captured, and their log."""
 
     CHANGEABLE: ClassVar = frozenset(
         {
@@ -25,7 +25,7 @@ class CaptureOptions(PriceOptions):
             "max_seconds",
             "job_id",
             "on_gap",
-            # Wanted once, old images stay for all who run the capture.
+            # Once enabled, old images stay enabled for all later runs.
             "old_image",
             "flush_seconds",
             "flush_bytes",
@@ -40,88 +40,87 @@ class CaptureOptions(PriceOptions):
     table: Annotated[str, Field(min_length=1)]
     """Name or ARN of the table."""
     dest: Annotated[str, Field(min_length=1)]
-    """Folder of the log: ``s3://bucket/prefix`` or a local folder."""
+    """Folder of the log."""
     source: Literal["streams", "kinesis"] = "streams"
-    """Where changes are read: the table's own stream, or the Kinesis data stream that they go to."""
+    """Read changes from the table's DynamoDB stream or from its Kinesis data stream."""
     stream: str | None = None
-    """The data stream, by name or ARN, if the changes of the table go to several."""
+    """Kinesis data stream (name or ARN), if the table has several."""
     fan_out: Annotated[str, Field(min_length=1)] | None = None
-    """A consumer of the data stream, by name or ARN, that gets its records by enhanced fan-out instead of polling
-    them; one that is named and not there is registered, and stays."""
+    """Consumer (name or ARN) for enhanced fan-out. A missing one is registered and kept."""
     leases: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Parts of the shards that processes take leases of: so many processes can share a capture."""
+    """Leases of the shards: the most processes that share a capture."""
     available_now: bool = False
-    """Stop when the changes that are there are captured; otherwise go on until it is told to stop."""
+    """Stop after the existing changes."""
     max_seconds: Annotated[float, Field(gt=0)] | None = None
-    """End after this time, with what was captured by then written."""
+    """Stop after this time, with all captured changes written."""
     job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None
-    """Name of the capture, under which later runs go on; default follows from the table and its stream."""
+    """Name of the capture, to resume it. Default: from table and stream."""
     start: Literal["trim-horizon", "latest"] = "trim-horizon"
-    """Where a new capture begins: at the oldest change that the stream has, or now."""
+    """Start of a new capture: the oldest change of the stream, or now."""
     on_gap: Literal["fail", "continue"] = "fail"
-    """What to do if changes are gone before they were read: stop, or note that and go on behind the gap."""
+    """Changes that expired unread: fail, or record the gap and continue."""
     flush_seconds: Annotated[float, Field(gt=0, le=3600)] = 1.0
-    """How long changes are gathered at most until they are written."""
+    """Longest time before changes are written."""
     flush_bytes: Annotated[ByteSize, Field(ge=64 * 1024, le=128 * 1024 * 1024)] = ByteSize(8 * 1024 * 1024)
-    """How many bytes of records are gathered at most until they are written."""
+    """Most bytes of records before changes are written."""
     old_image: bool = False
-    """Keep the item as it was before each change, in the column ``_old_image``."""
+    """Keep the item before each change in column ``_old_image``."""
     schema: Any = None
-    """Columns of the items, as for a scan; default is inferred from a sample of the table and the first changes."""
+    """Columns of the items. Default: inferred from the table and the first changes."""
     numbers: Literal["exact", "float64", "text"] = "exact"
-    """Type of inferred columns of numbers: ``float64`` takes the nearest double unless all are whole."""
+    """Type of number columns. ``float64`` rounds unless all are whole; ``text`` is exact."""
     types: Pairs | None = None
-    """Types of columns by attribute, instead of those inferred: ``price=decimal(38, 9),payload=json``."""
+    """Column types by attribute: ``price=decimal(38, 9),payload=json``. Default: inferred."""
     sample_items: Annotated[int, Field(ge=1, le=100_000)] = 2_000
-    """Items of the table to read to infer the columns."""
+    """Items to sample for the schema."""
     compression: Compression = "zstd"
     """Codec of the files."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class CaptureStatusOptions(ConnectionOptions):
-    """Choose a log."""
+    """Log of a capture."""
 
     dest: Annotated[str, Field(min_length=1)]
-    """Folder of the log: ``s3://bucket/prefix`` or a local folder."""
+    """Folder of the log."""
     job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None
-    """Name of the capture; default is all that write this log."""
+    """Name of the capture. Default: all captures of the log."""
     offline: bool = False
-    """Look at the log alone; otherwise the stream says how late the capture is, and what it has lost."""
+    """Read only the log, without lag and lost records of the stream."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class CaptureVerifyOptions(ConnectionOptions):
-    """Choose a log, and what of it is verified."""
+    """Log, and the extent of its verification."""
 
     dest: Annotated[str, Field(min_length=1)]
-    """Folder of the log: ``s3://bucket/prefix`` or a local folder."""
+    """Folder of the log."""
     job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None
-    """Name of the capture; default is all that write this log."""
+    """Name of the capture. Default: all captures of the log."""
     images: bool = True
-    """Read the rows, too: whether numbers repeat, and, with old images, before which changes one is missing."""
+    """Also read rows, to find repeated sequence numbers and, with old images, missing changes."""
     since: AwareDatetime | None = None
-    """Read rows from this time on, with its zone: the rows of the time that is read are held in memory."""
+    """Read rows from this time on (with time zone), in memory."""
     until: AwareDatetime | None = None
     """Read rows before this time."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class CaptureHealOptions(WaitPolicyOptions, LimitOptions):
-    """Choose a log whose gaps are healed, and the exports that heal them."""
+    """Log whose gaps are filled, and the exports for them."""
 
     table: Annotated[str, Field(min_length=1)]
     """Name or ARN of the table."""
     dest: Annotated[str, Field(min_length=1)]
-    """Folder of the log: ``s3://bucket/prefix`` or a local folder."""
+    """Folder of the log."""
     export_to: str | None = None
-    """``s3://bucket/prefix`` for the incremental exports that the service is asked for."""
+    """``s3://bucket/prefix`` for the incremental exports that ddbio requests."""
     from_export: Names | None = None
-    """Folders of incremental exports that are there already, which together cover a gap; no other is asked for."""
+    """Existing incremental exports that together cover a gap. No other is requested."""
     job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None
-    """Name of the capture; default is all that write this log."""
+    """Name of the capture. Default: all captures of the log."""
     rcu_per_second: Annotated[float, Field(ge=1)] = 100.0
-    """Read units per second for the items that only the table itself can tell."""
+    """Read budget in RCU/s, for items read from the table."""
 
 
 DEFAULT_PREFIX = "!{timestamp:yyyy/MM/dd/HH}/"
@@ -132,166 +131,165 @@ DEFAULT_ERROR_PREFIX = "!{firehose:error-output-type}/!{timestamp:yyyy/MM/dd/HH}
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class DeliveredOptions(ConnectionOptions):
-    """Choose objects that Firehose has delivered, and how their changes are decoded."""
+    """Objects that Firehose delivered, and the decoding of their changes."""
 
     CHANGEABLE: ClassVar = frozenset({"keys", "schema", "reject_to"})
 
     source: Annotated[str, Field(min_length=1)]
-    """Folder or prefix of the objects: ``s3://bucket/prefix`` or a local folder."""
+    """Folder of the objects."""
     keys: Names | None = None
-    """Key attributes, partition key first; default is what the first change record names. Transformed lines need it."""
+    """Key attributes, partition key first. Default: from the first change record. Transformed lines need it."""
     schema: Any = None
-    """Columns of the items, as for a scan; default is inferred from some of the objects."""
+    """Columns of the items. Default: inferred."""
     old_image: bool = False
-    """Keep the item as it was before each change, in the column ``_old_image``."""
+    """Keep the item before each change in column ``_old_image``."""
     reject_to: str | None = None
-    """Folder or s3:// prefix for what is no change, in Firehose's own form; without it the first one fails the verb."""
+    """Folder for records that are not changes (Firehose error format). If unset, the first one is an error."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ChangesReadOptions(DeliveredOptions):
-    """Choose which of their changes are read."""
+    """Changes to read from delivered objects."""
 
     table: str | None = None
-    """Table whose changes are taken, by the name in their records; without it, several tables are refused."""
+    """Table whose changes are read. Required if the objects have several."""
     since: AwareDatetime | None = None
-    """Take changes from this time on, with its zone; objects of S3 that were written a day before it are not read."""
+    """Read changes from this time on (with time zone). S3 objects a day older are skipped."""
     until: AwareDatetime | None = None
-    """Take changes before this time."""
+    """Read changes before this time."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ReplayOptions(DeliveredOptions, LimitOptions):
-    """Choose what is put through again: objects that Firehose has delivered, or could not deliver."""
+    """Objects to replay that Firehose delivered or failed to deliver."""
 
     CHANGEABLE: ClassVar = frozenset({"source_table", "newer_by", "wcu_per_second", "job_id", "state", "compression"})
 
     dest: str | None = None
-    """Folder of the log that changes go to: ``s3://bucket/prefix`` or a local folder."""
+    """Folder of the log."""
     table: str | None = None
-    """Table that changes are applied to instead, those of an item in their order."""
+    """Table to which the changes are applied instead, in order for each item."""
     source_table: str | None = None
-    """Table whose changes are put through, by the name in their records; default is ``table``."""
+    """Table whose changes are replayed. Default: ``table``."""
     newer_by: str | None = None
-    """With ``table``: the attribute by which an older change never replaces or deletes a newer item."""
+    """With ``table``. Version attribute: older changes never replace or delete newer items."""
     wcu_per_second: Annotated[float, Field(ge=1)] | None = None
-    """With ``table``: write units per second that the whole job may use."""
+    """With ``table``. Write budget of the whole job, in WCU/s."""
     job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None
-    """Name of the replay, under which objects are put through once; default follows from the source and the target."""
+    """Name of the replay, which replays each object once. Default: from source and target."""
     state: str | None = None
-    """With ``table``: folder or s3:// prefix for what was done already; default is ``_ddbio/`` of the source."""
+    """With ``table``. Folder for progress. Default: ``_ddbio/`` of the source."""
     compression: Compression = "zstd"
-    """Codec of the files of the log."""
+    """Codec of the files."""
 
     @model_validator(mode="after")
     def _check_target(self) -> ReplayOptions:
         if (self.dest is None) == (self.table is None):
-            raise ValueError("give a folder that changes go to, or a table")
+            raise ValueError("give a folder or a table as the target of the changes")
         names = ("newer_by", "wcu_per_second", "state", "max_units", "max_usd")
-        given = {name: getattr(self, name) for name in names}
-        useless = [name for name, value in given.items() if value is not None]
-        if self.table is None and useless:
-            raise ValueError(f"{useless[0]} has a meaning with table alone")
+        unused = [name for name in names if getattr(self, name) is not None]
+        if self.table is None and unused:
+            raise ValueError(f"{unused[0]} needs table")
         return self
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ChangesWriteOptions(ConnectionOptions):
-    """Choose where and in which form changes are written as Firehose would deliver them."""
+    """Target and format of changes that are written like a Firehose delivery."""
 
     dest: Annotated[str, Field(min_length=1)]
-    """Folder below which the prefixes lie: ``s3://bucket/prefix`` or a local folder."""
+    """Folder of the prefixes."""
     table: str | None = None
-    """Table whose changes are written, by the name in their records; default is all, each with the name of its own."""
+    """Write only changes of this table."""
     prefix: str = DEFAULT_PREFIX
-    """Prefix of objects, with ``!{timestamp:…}``, ``!{firehose:random-string}``, ``!{partitionKeyFromLambda:…}``."""
+    """Object prefix, with ``!{timestamp:…}``, ``!{firehose:random-string}``, ``!{partitionKeyFromLambda:…}``."""
     error_prefix: str = DEFAULT_ERROR_PREFIX
-    """Prefix of what is no change, with ``!{firehose:error-output-type}`` besides."""
+    """Prefix of records that are not changes, also with ``!{firehose:error-output-type}``."""
     name: Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,64}$")] = "ddbio"
-    """Name of the delivery stream, with which names of objects begin."""
+    """Name of the delivery stream: the start of object names."""
     records: Literal["lines", "raw"] = "lines"
-    """Write lines of plain JSON, as the transformation function makes them, or the records as they are."""
+    """Write plain JSON lines or raw records."""
     gzip: bool = True
-    """Compress the objects; their names end with ``.gz``."""
+    """Compress the objects. Their names end with ``.gz``."""
     buffer_bytes: Annotated[int, Field(ge=1024, le=128 * 1024 * 1024)] = 5 * 1024 * 1024
-    """Close an object when its text has so many bytes."""
+    """Size of the text at which an object is closed."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class StreamEventOptions(ConnectionOptions):
-    """Choose the log that the events of a stream go to, in a Lambda function."""
+    """Log for the events of a stream, in a Lambda function."""
 
     dest: Annotated[str, Field(min_length=1)]
-    """Folder of the log: ``s3://bucket/prefix`` or a local folder."""
+    """Folder of the log."""
     table: str | None = None
-    """Table whose changes are written; without it, the log takes those of the first table that comes, and no others."""
+    """Table whose changes are written. Default: only the table of the first change."""
     schema: Any = None
-    """Columns of the items, as for a scan; default is inferred from the first event."""
+    """Columns of the items. Default: inferred from the first event."""
     old_image: bool = False
-    """Keep the item as it was before each change, in the column ``_old_image``."""
+    """Keep the item before each change in column ``_old_image``."""
     reject_to: str | None = None
-    """Folder or s3:// prefix for what is no change; without it Lambda repeats it until its record expires."""
+    """Folder for records that are not changes. If unset, Lambda retries them until they expire."""
     compression: Compression = "zstd"
     """Codec of the files."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ArchiveOptions(ConnectionOptions):
-    """Choose a log whose expired items are archived, and the folder that they go to."""
+    """Log whose expired items are archived, and the folder of the archive."""
 
     CHANGEABLE: ClassVar = frozenset({"job_id", "compression"})
 
     source: Annotated[str, Field(min_length=1)]
-    """Folder of the log of ``capture``, with old images; or, with ``log``, the table."""
+    """Log folder with old images. With ``log``: the table."""
     dest: Annotated[str, Field(min_length=1)]
-    """Folder of the archive: ``s3://bucket/prefix`` or a local folder; ``s3_storage_class`` is for its files."""
+    """Folder of the archive. ``s3_storage_class`` applies to its files."""
     log: str | None = None
-    """Folder of the log that the changes of the table ``source`` are captured into first."""
+    """Folder of the log for the changes of table ``source``."""
     ttl: str | None = None
-    """Attribute by which items expire; default is the table's own, or the time of each delete."""
+    """TTL attribute. Default: the table's, or the time of each delete."""
     infer: bool = False
-    """Take unmarked deletes of expired items too: replicas of global tables get those of other Regions unmarked."""
+    """Also archive unmarked deletes of expired items, such as those from other Regions."""
     job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None
-    """Name of the archive, under which later runs go on; default follows from the log."""
+    """Name of the archive job, to resume it. Default: from the log."""
     compression: Compression = "zstd"
     """Codec of the files."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ArchiveRestoreOptions(LimitOptions):
-    """Choose archived items, and the table that they are put back into."""
+    """Archived items, and the table that they are restored to."""
 
     source: Annotated[str, Field(min_length=1)]
     """Folder of the archive."""
     table: Annotated[str, Field(min_length=1)]
     """Name or ARN of the table."""
     from_key: Names | None = None
-    """The first key that is restored: the partition key, and the sort key behind it, as text."""
+    """First key to restore: partition key, sort key."""
     to_key: Names | None = None
-    """The last key; one without a sort key stands for all items with that partition key."""
+    """Last key to restore. Without a sort key: all items of the partition."""
     since: AwareDatetime | None = None
-    """Restore what expired from this time on."""
+    """Restore items that expired from this time on."""
     until: AwareDatetime | None = None
-    """Restore what expired before this time."""
+    """Restore items that expired before this time."""
     mode: Literal["create", "upsert"] = "create"
-    """``create`` leaves items alone that the table has; ``upsert`` replaces them."""
+    """``create`` keeps existing items, ``upsert`` replaces them."""
     ttl: Literal["drop", "keep"] = "drop"
-    """Leave the attribute out by which the items expired, or keep it: the service then deletes them again."""
+    """Drop or keep the TTL attribute. The service deletes kept items again."""
     wcu_per_second: Annotated[float, Field(ge=1)] | None = None
-    """Write units per second that the whole job may use."""
+    """Write budget of the whole job, in WCU/s."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ExpiredReadOptions(ConnectionOptions):
-    """Choose a table or an export whose expired items are wanted that are not deleted yet."""
+    """Table or export whose expired items are read that are not deleted yet."""
 
     source: Annotated[str, Field(min_length=1)]
-    """The table, or the folder of an export."""
+    """Table, or folder of an export."""
     ttl: str | None = None
-    """Attribute by which items expire; default is the table's own."""
+    """TTL attribute. Default: the table's."""
     at: AwareDatetime | None = None
-    """Time, with its zone, at which items have to be expired; default is now."""
+    """Time of expiry (with time zone). Default: now."""
     schema: Any = None
-    """Columns of the items, as for a scan."""
+    """Columns of the items."""
     rcu_per_second: Annotated[float, Field(gt=0)] | None = None
-    """Read units per second that a scan may use."""
+    """Read budget of the whole job, in RCU/s."""

@@ -1,4 +1,4 @@
-"""Flags of the command line, made from the options classes field by field, so that both always agree."""
+"""Flags of the command line. Each field of an options class becomes a flag."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def _set_quiet(context: click.Context, _: click.Parameter, value: bool) -> None:
     context.meta[_QUIET] = value
 
 
-# Words that Python keeps for itself, and flags may have.
+# Flags whose names are reserved in Python.
 _FLAG_NAMES = {"dialect": "--for", "at_version": "--at", "from_time": "--from", "to_time": "--to"}
 
-# What a flag's value is, if neither its name nor its choices say so.
+# Metavars of flags whose names and choices do not define one.
 _WORDS = {
     "bucket_owner": "ACCOUNT",
     "chart": "FILE",
@@ -81,13 +81,13 @@ _WORDS = {
 
 
 def quiet_flag() -> click.Option:
-    """Return ``--quiet``, of which ``is_quiet`` tells."""
-    told = "Print neither plan nor progress on stderr, only errors."
-    return click.Option(["--quiet"], is_flag=True, expose_value=False, callback=_set_quiet, help=told)
+    """Return the flag ``--quiet``. ``is_quiet`` returns its value."""
+    text = "Print only errors on stderr: no plan and no progress."
+    return click.Option(["--quiet"], is_flag=True, expose_value=False, callback=_set_quiet, help=text)
 
 
 def is_quiet() -> bool:
-    """Return whether the running command was given ``--quiet``."""
+    """Whether the running command has ``--quiet``."""
     return bool(click.get_current_context().meta.get(_QUIET, False))
 
 
@@ -99,13 +99,13 @@ def given(flags: Mapping[str, Any]) -> dict[str, Any]:
 def flags_of(options: type[Any], without: Collection[str] = ()) -> list[click.Option]:
     """Return a ``--kebab-case`` flag for every field of an options class.
 
-    A flag's help is its field's docstring, its choices the field's literals. Values stay text: the options class
-    checks them, so that a flag and a keyword argument fail with the same words.
+    The help of a flag is the docstring of its field, and its choices are the literals of the field. Values stay text.
+    The options class checks them, so that flags and keyword arguments have the same errors.
 
     Parameters
     ----------
     without
-        Fields that the command takes as arguments instead, or has not.
+        Fields that are arguments of the command, or that it does not have.
     """
     helps, hints = descriptions_of(options), typing.get_type_hints(options)
     names = [field.name for field in fields(options) if field.name not in {*without, *PYTHON_ONLY}]
@@ -120,7 +120,7 @@ def _flag(name: str, hint: Any, help_text: str, default: object) -> click.Option
     if hint is bool:
         return click.Option(flags, is_flag=True, default=None, help=text)
     if _is_names(hint):
-        # Given twice, both count.
+        # A repeated flag adds values.
         return click.Option(flags, multiple=True, callback=_joined, help=text, metavar=_metavar_of_names(name))
     choices = _choices(hint)
     kind = click.Choice(choices) if choices else None
@@ -161,7 +161,7 @@ def _metavar(name: str, choices: list[str]) -> str | None:
 
 
 def parse_flags(options: type[OptionsT], flags: Mapping[str, Any]) -> OptionsT:
-    """Return the checked options; a flag for a schema or for keys names the file that holds them.
+    """Return the checked options. Flags for a schema or for keys name a file.
 
     Raises
     ------

@@ -89,7 +89,7 @@ class CommandGroup(click.Group):
     cls=CommandGroup, words="", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
 )
 @click.version_option(__version__, prog_name="ddbio")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="warning", help="Log to stderr from this level on.")  # fmt: skip # noqa: E501
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="warning", help="Minimum level of the log on stderr.")  # fmt: skip # noqa: E501
 def cli(log_level: str) -> None:
     """Move data between Amazon DynamoDB and S3, fast and exactly."""
     own = logging.StreamHandler(sys.stderr)

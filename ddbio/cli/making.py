@@ -45,7 +45,7 @@ class CommandWithParts(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, and then the parts."""
         super().format_options(ctx, formatter)
-        with formatter.section("Parts, instead of the arguments above"):
+        with formatter.section("Subcommands, instead of the arguments above"):
             formatter.write_dl([(name, part.get_short_help_str(limit=200)) for name, part in self.parts.items()])
 
 
@@ -80,14 +80,14 @@ def make_command(row: Command, parts: Mapping[str, click.Command] | None = None)
 
 def _more_flags() -> dict[str, click.Option]:
     """Return the flags of keyword parameters that are no options."""
-    described = "DescribeTable's answer as JSON, with AverageItemSizeBytes."
+    described = "a DescribeTable response as JSON, with AverageItemSizeBytes."
     flags = (
-        click.Option(["--master"], metavar="URL", help="Spark master, for a session that has to be started."),
-        click.Option(["--conf"], multiple=True, metavar="KEY=VALUE", help="Spark configuration; may be repeated."),
+        click.Option(["--master"], metavar="URL", help="Spark master of a new session."),
+        click.Option(["--conf"], multiple=True, metavar="KEY=VALUE", help="Spark configuration (repeatable)."),
         click.Option(
             ["--from-file"],
             metavar="FILE",
-            help=f"Plan for the table that this file describes, which need not exist: {described}",
+            help=f"Plan for the table in this file, which need not exist: {described}",
         ),
     )
     return {str(flag.name): flag for flag in flags}

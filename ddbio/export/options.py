@@ -1,4 +1,4 @@
-"""Options of native exports, and of other jobs of the service: imports, bulk puts, backups."""
+"""Options of the service's exports, imports, bulk puts and backups."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from ddbio.options.parsing import CONFIG, Names, split_indexes
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ExportReadOptions(ColumnOptions):
-    """Choose a native export and the columns that its items are decoded into."""
+    """Native export, and the columns of its items."""
 
     source: Annotated[str, Field(min_length=1)]
-    """The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path."""
+    """Export folder with ``manifest-summary.json``: ``s3://bucket/…/AWSDynamoDB/ID`` or local."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ExportWindowsOptions(ConnectionOptions):
-    """Choose the full export from which, and the time until which, changes are wanted."""
+    """Full export at the start of the changes, and their end."""
 
     source: Annotated[str, Field(min_length=1)]
-    """The full export's folder, as for reading it."""
+    """Folder of the full export."""
     until: AwareDatetime | None = None
-    """Time, with its zone, until which changes are wanted; default is now."""
+    """End of the changes (with time zone). Default: now."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ExportToFilesOptions(FilesOptions, ExportReadOptions, TimeLimitOptions):
-    """Choose an export, and the files that its rows go to."""
+    """Export, and the output files."""
 
     format: Literal[FileFormatName, LakeFormatName] = "parquet"
-    """Format of the files; or ``delta``, ``iceberg``, ``hudi``: a lake table, which ``apply`` merges changes into."""
+    """File format, or a lake table for ``apply``: ``delta``, ``iceberg``, ``hudi``."""
     key: Names | None = None
-    """Key attributes of a lake table that is made; default is what DynamoDB says of the export's table."""
+    """Key attributes of a new lake table. Default: from DescribeTable."""
     buckets: Annotated[int, Field(ge=1, le=4096)] = 16
-    """Partitions ``_b`` of a lake table that is made; those of a table never change."""
+    """Buckets (partitions ``_b``) of a new lake table. They never change."""
 
     @model_validator(mode="after")
     def _check_table(self) -> ExportToFilesOptions:
@@ -54,12 +54,12 @@ class ExportToFilesOptions(FilesOptions, ExportReadOptions, TimeLimitOptions):
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ExportFoldOptions(ExportToFilesOptions):
-    """Choose a full export, the time up to which changes are applied, and the files that its rows go to."""
+    """Full export, the time of the last applied change, and the output files."""
 
     as_of: AwareDatetime | None = None
-    """Time, with its zone, of the wanted state: the end of a window; default is the end of the last one."""
+    """End of the last window to apply (with time zone). Default: the last one."""
     spill: str | None = None
-    """Folder for intermediate rows, which all workers reach; default is a temporary one, with Spark in the target."""
+    """Folder for intermediate rows that all workers reach. Default: temporary; on Spark, in the target."""
 
     @model_validator(mode="after")
     def _check_folded(self) -> ExportFoldOptions:
@@ -69,7 +69,7 @@ class ExportFoldOptions(ExportToFilesOptions):
 
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_IncrementalExportSpecification.html
-_SHORTEST, _LONGEST = timedelta(minutes=15), timedelta(hours=24)
+_MIN_WINDOW, _MAX_WINDOW = timedelta(minutes=15), timedelta(hours=24)
 
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_CreateBackup.html
@@ -78,38 +78,38 @@ _BACKUP_NAME = r"^[a-zA-Z0-9_.-]{3,255}$"
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class WaitOptions(WaitPolicyOptions):
-    """Choose a job of the service, and how long it is awaited."""
+    """Job of the service, and the waiting time."""
 
     arn: Annotated[str, Field(pattern=r"^arn:")]
-    """ARN of the job, as its start reported it."""
+    """ARN of the job."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ExportStartOptions(LimitOptions):
-    """Choose the table that is exported, as of which time, and where to."""
+    """Table to export, the time of its state, and the target."""
 
     table: Annotated[str, Field(min_length=1)]
     """Name or ARN of the table."""
     dest: Annotated[str, Field(min_length=1)]
-    """``s3://bucket/prefix``; the service puts ``AWSDynamoDB/ID`` below it."""
+    """``s3://bucket/prefix``. The service writes to ``AWSDynamoDB/ID`` below it."""
     at: AwareDatetime | None = None
-    """Time, with its zone, whose state a full export holds; default is now."""
+    """Time of a full export (with time zone). Default: now."""
     from_time: AwareDatetime | None = None
-    """Begin of the window of an incremental export, with its zone."""
+    """Start of an incremental export (with time zone)."""
     to_time: AwareDatetime | None = None
-    """End of that window, 15 minutes to 24 hours after its begin."""
+    """End of an incremental export, 15 minutes to 24 hours after its start."""
     view: Literal["new_image", "new_and_old_images"] = "new_and_old_images"
-    """Whether an incremental export also has each item as it was before the window."""
+    """Images in an incremental export."""
     format: ServiceFormat = "dynamodb_json"
     """Format of the data files."""
     kms_key: str | None = None
-    """KMS key that encrypts the objects; default is S3's own."""
+    """KMS key for the objects. Default: SSE-S3."""
     bucket_owner: Annotated[str, Field(pattern=r"^\d{12}$")] | None = None
-    """Account that owns the bucket, if it is another one."""
+    """Account that owns the bucket, if another one."""
     client_token: Annotated[str, Field(pattern=r"^[^$]+$")] | None = None
-    """Idempotency token: within eight hours, the same request with it is the same export; default is a new one."""
+    """Idempotency token, valid for eight hours. Default: a new one."""
     enable_pitr: bool = False
-    """Turn point-in-time recovery on if it is off; AWS bills it."""
+    """Turn on point-in-time recovery if it is off. AWS bills it."""
 
     @model_validator(mode="after")
     def _check_times(self) -> ExportStartOptions:
@@ -119,42 +119,39 @@ class ExportStartOptions(LimitOptions):
             return self
         if self.at is not None:
             raise ValueError("at is for a full export, from_time and to_time for an incremental one")
-        if not _SHORTEST <= self.to_time - self.from_time <= _LONGEST:
-            raise ValueError("the window from from_time to to_time has to be 15 minutes to 24 hours long")
+        if not _MIN_WINDOW <= self.to_time - self.from_time <= _MAX_WINDOW:
+            raise ValueError("the window from from_time to to_time must have 15 minutes to 24 hours")
         return self
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ImportStartOptions(LimitOptions):
-    """Choose the objects that are imported, how they are read, and what the new table is like."""
+    """Objects to import, their format, and the new table."""
 
     source: Annotated[str, Field(min_length=1)]
-    """``s3://bucket/prefix``; all objects below it are read. Give the target of ``import files``, or ``data`` in it."""
+    """``s3://bucket/prefix`` of the objects: the target of ``import files``, or its ``data``."""
     table: Annotated[str, Field(min_length=3, max_length=255)]
     """Name of the new table."""
     key: str | None = None
-    """Key of the table: ``pk:S`` or ``pk:S,sk:N``; default is that in the manifest of ``import files``."""
+    """Key of the table: ``pk:S`` or ``pk:S,sk:N``. Default: from the manifest."""
     gsi: Annotated[tuple[str, ...], BeforeValidator(split_indexes)] = ()
-    """Global indexes, separated by ``;``: ``name=pk:S,sk:N``, with ``/KEYS_ONLY`` appended to project keys only.
-
-    Default is those in the manifest of ``import files``.
-    """
+    """Global secondary indexes, as for ``table create``. Default: from the manifest."""
     billing: Literal["on_demand", "provisioned"] = "on_demand"
-    """How the table is billed."""
+    """Billing mode of the table."""
     rcu: Annotated[int, Field(ge=1)] | None = None
-    """Read units per second of a provisioned table and of each of its indexes."""
+    """Provisioned RCU/s of the table and of each index."""
     wcu: Annotated[int, Field(ge=1)] | None = None
-    """Write units per second likewise; the import itself uses none."""
+    """Provisioned WCU/s of the table and of each index."""
     format: ImportFormat | None = None
-    """Format of the objects; default is the manifest's, else dynamodb_json."""
+    """Format of the objects. Default: from the manifest, else ``dynamodb_json``."""
     compression: ImportCompression | None = None
-    """Compression of the objects, the same for all; default is the manifest's."""
+    """Compression of all objects. Default: from the manifest."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = None
-    """Delimiter of CSV fields: comma, semicolon, colon, bar, tab or space; default is a comma."""
+    """CSV delimiter: comma, semicolon, colon, bar, tab or space. Default: comma."""
     bucket_owner: Annotated[str, Field(pattern=r"^\d{12}$")] | None = None
-    """Account that owns the bucket, if it is another one."""
+    """Account that owns the bucket, if another one."""
     client_token: Annotated[str, Field(pattern=r"^[^$]+$")] | None = None
-    """Idempotency token: while an import runs, the same start with it is the same import; default is a new one."""
+    """Idempotency token, valid while the import runs. Default: a new one."""
 
     @model_validator(mode="after")
     def _check_start(self) -> ImportStartOptions:
@@ -167,79 +164,79 @@ class ImportStartOptions(LimitOptions):
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ImportWaitOptions(WaitOptions):
-    """Choose an import that is awaited, and what of its table is compared with the files."""
+    """Import to wait for, and the verification of its table."""
 
     verify: bool = False
-    """Scan the new table, at the price of a scan, and compare count and digest with those of the files."""
+    """Scan the new table (billed), and compare count and digest."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class BulkStartOptions(LimitOptions):
-    """Choose the objects that are put, into which table, how fast, and where reports go."""
+    """Objects to put, the table, the write rate and the folder of reports."""
 
     source: Annotated[str, Field(min_length=1)]
-    """``s3://bucket/prefix``; all objects below it are read. Give the target of ``import files``, or ``data`` in it."""
+    """``s3://bucket/prefix`` of the objects: the target of ``import files``, or its ``data``."""
     table: Annotated[str, Field(min_length=1)]
-    """Name or ARN of the table, which has to exist."""
+    """Name or ARN of an existing table."""
     reports: Annotated[str, Field(min_length=1)]
-    """``s3://bucket/prefix`` to which the service writes what it could not put; not below the source."""
+    """``s3://bucket/prefix`` for reports of failed items, outside the source."""
     format: ServiceFormat | None = None
-    """Format of the objects; default is the manifest's, else dynamodb_json."""
+    """Format of the objects. Default: from the manifest, else ``dynamodb_json``."""
     compression: ImportCompression | None = None
-    """Compression of the objects, the same for all; default is the manifest's."""
+    """Compression of all objects. Default: from the manifest."""
     wcu_per_second: Annotated[int, Field(ge=1024)] | None = None
-    """Write units per second that the operation may use, at least 1,024; default is the service's."""
+    """Write budget in WCU/s, at least 1,024. Default: the service's."""
     tier: Literal["standard", "accelerated"] = "standard"
     """Performance tier."""
     kms_key: str | None = None
-    """KMS key that encrypts the reports; default is the bucket's own way."""
+    """KMS key for the reports. Default: the bucket's encryption setting."""
     bucket_owner: Annotated[str, Field(pattern=r"^\d{12}$")] | None = None
-    """Account that owns the source's bucket, if it is another one."""
+    """Account that owns the bucket, if another one."""
     client_token: Annotated[str, Field(pattern=r"^[^$]+$")] | None = None
-    """Idempotency token: within eight hours, the same start with it is the same operation; default is a new one."""
+    """Idempotency token, valid for eight hours. Default: a new one."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class BulkReportOptions(ConnectionOptions):
-    """Choose the bulk put whose reports are read, and where refused items are kept."""
+    """Bulk put whose reports are read, and the folder of refused items."""
 
     place: Annotated[str, Field(min_length=1)]
-    """ARN of the bulk operation, or the folder or ``s3://`` prefix of its reports."""
+    """ARN of the bulk operation, or the folder of its reports."""
     reject_to: str | None = None
-    """Folder or s3:// prefix for the refused items, as ``load`` with ``retry_rejects`` takes them."""
+    """Folder for refused items, which ``load`` with ``retry_rejects`` reads."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class BackupCreateOptions(WaitPolicyOptions, LimitOptions):
-    """Choose the table that is backed up."""
+    """Table to back up."""
 
     table: Annotated[str, Field(min_length=1)]
     """Name or ARN of the table."""
     name: Annotated[str, Field(pattern=_BACKUP_NAME)] | None = None
-    """Name of the backup; default is the table's with the time."""
+    """Name of the backup. Default: table name and time."""
     digest: bool = False
-    """Scan the table and report its count and digest, to compare after a restore; nobody should write meanwhile."""
+    """Scan the table for count and digest. Stop writers meanwhile."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class RestoreOptions(WaitPolicyOptions, LimitOptions):
-    """Choose what a new table is restored from, and what it is compared with."""
+    """Source of a restored table, and its verification."""
 
     source: Annotated[str, Field(min_length=1)]
-    """ARN of a backup; or a table, by name or ARN, that has point-in-time recovery."""
+    """ARN of a backup, or a table (name or ARN) with point-in-time recovery."""
     target: Annotated[str, Field(min_length=3, max_length=255)]
     """Name of the new table."""
     at: AwareDatetime | None = None
-    """Time, with its zone, whose state of the table is restored; default is the latest restorable time."""
+    """Point in time to restore (with time zone). Default: the latest."""
     expect_digest: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
-    """Digest that the new table must have; the table is scanned to compare."""
+    """Digest that the new table must have. The table is scanned."""
     verify: bool = False
-    """Compare count and digest with those of the source table as it is now; both tables are scanned."""
+    """Compare count and digest with the current source table. Both are scanned."""
 
     @model_validator(mode="after")
     def _check_restore(self) -> RestoreOptions:
         if self.at is not None and "/backup/" in self.source:
             raise ValueError("a backup has one time: at is for a table with point-in-time recovery")
         if self.verify and self.expect_digest is not None:
-            raise ValueError("expect_digest compares with what was, verify with what is: give one of them")
+            raise ValueError("expect_digest compares with an earlier state, verify with the current one: give only one")
         return self

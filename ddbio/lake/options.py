@@ -14,49 +14,48 @@ from ddbio.options.lake_formats import LAKE_FORMATS, check_engine_of
 from ddbio.options.limits import LimitOptions
 from ddbio.options.parsing import CONFIG, LongAge, Names, seconds_of
 
-_LEAST_HOURS, _LEAST_VACUUM_HOURS = 48, 24
+_MIN_TOMBSTONE_HOURS, _MIN_VACUUM_HOURS = 48, 24
 
 
 _REASONS = {
-    "tombstones_older_than": "changes may come late while a stream keeps them",
-    "expire_snapshots_older_than": "readers and running jobs are at versions that are not the newest any more",
-    "vacuum_older_than": "readers and running jobs have files that no version needs any more, or not yet",
+    "tombstones_older_than": "changes may arrive late while a stream keeps them",
+    "expire_snapshots_older_than": "readers and running jobs may use older versions",
+    "vacuum_older_than": "readers and running jobs may use files that no version needs any more, or not yet",
 }
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ApplyOptions(CatalogConnectionOptions):
-    """Choose changes, and the lake table that they are merged into."""
+    """Changes, and the lake table that they are merged into."""
 
     source: Annotated[str, Field(min_length=1)]
-    """Folder of the log of ``capture``, or of an incremental export: ``s3://bucket/prefix`` or a local folder."""
+    """Folder of a log or of an incremental export."""
     table: Annotated[str, Field(min_length=1)]
-    """Folder of the lake table; it is made if there is none."""
+    """Folder of the lake table, which is created if missing."""
     format: LakeFormatName = "delta"
-    """Format of the lake table; ``hudi`` takes engine ``spark``, on Spark 3.5 with the jar of Hudi."""
+    """Format of the lake table. ``hudi`` needs engine ``spark``: Spark 3.5 with the Hudi jar."""
     engine: Literal["local", "spark"] = "local"
-    """What merges: this process, without a JVM, or the tasks of Spark. Both write the same, without a jar for Delta and
-    Iceberg."""
+    """Merge in this process without a JVM, or by Spark tasks. Delta and Iceberg need no jar."""
     shared_paths: bool = False
-    """All workers of the cluster see local paths as this machine does, for example through NFS."""
+    """All Spark workers see the same local paths, for example by NFS."""
     catalog: str | None = None
-    """Table of a catalog that is to name the lake table: ``glue://database.table``, on S3 only; of Iceberg
-    ``iceberg://catalog/namespace.table``, a catalog of pyiceberg's configuration: REST, Hive, SQL; of Hudi
-    ``hive://database.table``, in the metastore of Spark's session."""
+    """Catalog table of the lake table: ``glue://database.table`` (S3 only); Iceberg:
+    ``iceberg://catalog/namespace.table`` (pyiceberg: REST, Hive, SQL); Hudi: ``hive://database.table`` (metastore of
+    the Spark session)."""
     job_id: str | None = None
-    """The capture whose changes are applied; default is all that write the log. Of rows: who gives them."""
+    """Capture whose changes are applied. Default: all of the log. For rows: their writer."""
     key: Names | None = None
-    """Key attributes of a table that is made from rows; logs and exports know them."""
+    """Key attributes of a new table, for rows only."""
     stream: str | None = None
-    """The stream that given rows come from: ``_sequence`` orders the rows of one stream; default is ``rows``."""
+    """Stream of the rows, which ``_sequence`` orders. Default: ``rows``."""
     batch_id: Annotated[int, Field(ge=0)] | None = None
-    """Number of a batch of given rows: one that the table has, or a smaller one, is not applied again."""
+    """Number of the batch of rows. Applied numbers are skipped."""
     buckets: Annotated[int, Field(ge=1, le=4096)] = 16
-    """Partitions ``_b`` of a table that is made; those of a table never change."""
+    """Buckets (partitions ``_b``) of a new lake table. They never change."""
     max_records_per_batch: Annotated[int, Field(ge=1)] = 1_000_000
-    """Changes that are merged in one commit, about: whole batches of the log."""
+    """Approximate changes per commit (complete batches of the log)."""
     target_file_bytes: Annotated[ByteSize, Field(ge=64 * 1024, le=64 * 1024**3)] = ByteSize(256 * 1024 * 1024)
-    """Size at which a file is closed and the next one begun."""
+    """Size at which a file is closed."""
     compression: Compression = "zstd"
     """Codec of the files."""
 
@@ -68,39 +67,39 @@ class ApplyOptions(CatalogConnectionOptions):
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class MaintainOptions(CatalogConnectionOptions):
-    """Choose a lake table, and what of it goes or is rewritten."""
+    """Lake table, and the files and rows to remove or rewrite."""
 
     table: Annotated[str, Field(min_length=1)]
     """Folder of the lake table."""
     format: LakeFormatName = "delta"
-    """Format of the lake table; ``hudi`` takes engine ``spark``, on Spark 3.5 with the jar of Hudi."""
+    """Format of the lake table. ``hudi`` needs engine ``spark``: Spark 3.5 with the Hudi jar."""
     engine: Literal["local", "spark"] = "local"
-    """What rewrites: this process, without a JVM, or Hudi's own services on Spark, for its tables alone."""
+    """Rewrite in this process without a JVM, or by Hudi's services on Spark (Hudi only)."""
     catalog: str | None = None
-    """Table of a catalog that is to name the newest version, as of ``apply``."""
+    """Catalog table of the lake table, as for ``apply``."""
     tombstones_older_than: LongAge | None = None
-    """Let rows of items go that were deleted so long before the newest applied change: ``7d``; at least ``48h``."""
+    """Remove items deleted this long before the newest change: ``7d``, at least ``48h``."""
     vacuum_older_than: LongAge | None = None
-    """Delete files that no version since then has: ``7d``; at least ``24h``, and longer than readers and jobs run."""
+    """Delete files unused since then: ``7d``, at least ``24h``, and longer than readers and jobs run."""
     expire_snapshots_older_than: LongAge | None = None
-    """Forget versions that were replaced so long ago, in the table's own log: ``30d``; at least ``24h``."""
+    """Remove versions replaced this long ago from the table's log: ``30d``, at least ``24h``."""
     sort_by: Names | None = None
-    """Attributes by which the rows of each bucket are sorted; a bucket is sorted in memory."""
+    """Sort the rows of each bucket by these attributes, in memory."""
     z_order_by: Names | None = None
-    """Attributes by which Delta tables are clustered (Z-order), all files anew in each run."""
+    """Delta: cluster by these attributes (Z-order). Each run rewrites all files."""
     target_file_bytes: Annotated[ByteSize, Field(ge=64 * 1024, le=64 * 1024**3)] = ByteSize(256 * 1024 * 1024)
-    """Files of a bucket that are smaller than three quarters of this are rewritten as one."""
+    """Combine files of a bucket below three quarters of this."""
 
     @model_validator(mode="after")
     def _check_age(self) -> MaintainOptions:
         for name, reason in _REASONS.items():
-            least = _LEAST_HOURS if name == "tombstones_older_than" else _LEAST_VACUUM_HOURS
+            min_hours = _MIN_TOMBSTONE_HOURS if name == "tombstones_older_than" else _MIN_VACUUM_HOURS
             age = getattr(self, name)
-            if age is not None and seconds_of(age) < least * 3_600:
-                raise ValueError(f"{name} is at least {least}h: {reason}")
-        kept, swept = self.expire_snapshots_older_than, self.vacuum_older_than
-        if kept is not None and swept is not None and seconds_of(kept) < seconds_of(swept):
-            raise ValueError("expire_snapshots_older_than is at least vacuum_older_than: files are found by versions")
+            if age is not None and seconds_of(age) < min_hours * 3_600:
+                raise ValueError(f"{name} must be at least {min_hours}h: {reason}")
+        snapshot_age, file_age = self.expire_snapshots_older_than, self.vacuum_older_than
+        if snapshot_age is not None and file_age is not None and seconds_of(snapshot_age) < seconds_of(file_age):
+            raise ValueError("expire_snapshots_older_than must be at least vacuum_older_than: versions list the files")
         if self.sort_by is not None and self.z_order_by is not None:
             raise ValueError("give sort_by or z_order_by, not both")
         facts = LAKE_FORMATS[self.format]
@@ -108,7 +107,7 @@ class MaintainOptions(CatalogConnectionOptions):
             facts.check("z_order_by")
         check_engine_of(self.format, self.engine)
         if self.engine == "spark" and not facts.is_written_by_spark:
-            raise ValueError(f"a table of format {self.format} is maintained by this process: leave engine out")
+            raise ValueError(f"this process maintains tables of format {self.format}: leave engine out")
         return self
 
 
@@ -117,32 +116,32 @@ AnyTableFormat = Literal["auto", LakeFormatName]
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class VerifyOptions(WaitPolicyOptions, LimitOptions):
-    """Choose a table or its full export, the lake table that should hold the same, and as of which time."""
+    """Table or its full export, the lake table to compare, and the time of the comparison."""
 
     table: Annotated[str, Field(min_length=1)]
-    """Name or ARN of the table; or the folder of a full export of it, whose time is then taken."""
+    """Name or ARN of the table, or folder of its full export."""
     target: Annotated[str, Field(min_length=1)]
-    """Folder of the lake table: ``s3://bucket/prefix`` or a local folder."""
+    """Folder of the lake table."""
     format: AnyTableFormat = "auto"
-    """Format of the lake table; by default its files tell."""
+    """Format of the lake table. ``auto`` detects it."""
     at: AwareDatetime | None = None
-    """Time, with its zone, as of which both are compared, by a full export; default is now, by a scan."""
+    """Compare as of this time (with time zone), by a full export. Default: now, by a scan."""
     export_to: str | None = None
-    """``s3://bucket/prefix`` for the full export that the service is asked for."""
+    """``s3://bucket/prefix`` for the full export that ddbio requests."""
     log: str | None = None
-    """Folder of the log that is applied: it tells what items were that have changed since the time."""
+    """Folder of the applied log, for earlier states of changed items."""
     version: Annotated[int, Field(ge=0)] | None = None
-    """Version of the lake table to compare; default is the newest."""
+    """Version of the lake table. Default: the newest."""
     margin_seconds: Annotated[float, Field(ge=0, le=3600)] = 60.0
-    """How far the times of changes and the time of an export may be apart: clocks differ."""
+    """Allowed clock difference between changes and the export."""
     examples: Annotated[int, Field(ge=0, le=1_000)] = 10
-    """Differing keys to show of each kind, with both items; 0 saves the second reading that finds them."""
+    """Differing keys of each kind, with both items. 0 saves the second read."""
     consistent: bool = True
-    """Scan by strongly consistent reads, at twice the read units."""
+    """Use strongly consistent reads, at twice the read units."""
     rcu_per_second: Annotated[float, Field(gt=0)] | None = None
-    """Read units per second that the table may be scanned with."""
+    """Read budget of the whole job, in RCU/s."""
     read_ratio: Annotated[float, Field(gt=0, le=1.5)] | None = None
-    """The same as a share of the table's provisioned (or maximum on-demand) read units; provisioned: 0.5."""
+    """Read budget as a share of provisioned or maximum on-demand capacity. Default if provisioned: 0.5."""
 
     @model_validator(mode="after")
     def _check_verify(self) -> VerifyOptions:
@@ -153,77 +152,77 @@ class VerifyOptions(WaitPolicyOptions, LimitOptions):
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class HistoryOptions(ConnectionOptions):
-    """Choose a log of changes or a lake table, and the item whose history is wanted."""
+    """Log of changes or lake table, and the key of an item."""
 
     source: Annotated[str, Field(min_length=1)]
-    """Folder of the log of ``capture``, or of a lake table: ``s3://bucket/prefix`` or a local folder."""
+    """Folder of a log or of a lake table."""
     key: str | None = None
-    """The item's key: ``S:user#7|N:19`` as in the column ``_key``, ``{"pk": "user#7", "sk": 19}``, or the plain
-    value of a key of one attribute; default is every item."""
+    """Key of the item: ``S:user#7|N:19`` (as in ``_key``), ``{"pk": "user#7", "sk": 19}``, or a plain value. Default:
+    all items."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ViewOptions(ConnectionOptions):
-    """Choose a view over a log of changes, and the engine whose SQL it is written in."""
+    """View of a log of changes, and its SQL dialect."""
 
     source: Annotated[str, Field(min_length=1)]
-    """Folder of the log of ``capture``: ``s3://bucket/prefix`` or a local folder."""
+    """Folder of the log."""
     target: str | None = None
-    """Folder of the lake table that the log is applied to; a view of the history needs none."""
+    """Folder of the lake table. A history view needs none."""
     dialect: Literal["spark", "duckdb", "athena"] = "spark"
-    """Engine that the view is for."""
+    """SQL engine of the view."""
     name: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*$")] | None = None
-    """Name of the view; default is the query alone."""
+    """Name of the view. Default: only the query."""
     log_relation: str | None = None
-    """How the engine calls the log: the name of a table; default is its folder."""
+    """Name of the log's table in the engine. Default: its folder."""
     lake_relation: str | None = None
-    """How the engine calls the lake table; default is its folder."""
+    """Name of the lake table in the engine. Default: its folder."""
     format: AnyTableFormat = "auto"
-    """Format of the lake table; by default its files tell."""
+    """Format of the lake table. ``auto`` detects it."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ReconcileOptions(CaptureHealOptions):
-    """Choose a log of changes, the windows in which it is reconciled with exports, and the lake table that follows."""
+    """Log of changes, the windows to compare with exports, and the lake table to update."""
 
     target: str | None = None
-    """Folder of the lake table that the log is applied to afterwards; default is none."""
+    """Folder of the lake table to update afterwards."""
     format: AnyTableFormat = "auto"
-    """Format of the lake table; by default its files tell."""
+    """Format of the lake table. ``auto`` detects it."""
     engine: Literal["local", "spark"] = "local"
-    """What applies the log, as of ``apply``; a Hudi table takes ``spark``."""
+    """Engine of ``apply``. A Hudi table needs ``spark``."""
     since: AwareDatetime | None = None
-    """Begin of the first window, with its zone; default is the end of the last one, or when the capture began."""
+    """Start of the first window (with time zone). Default: end of the last window, or start of the capture."""
     until: AwareDatetime | None = None
-    """End of the last window, with its zone; default is up to when all changes are captured, ten minutes ago."""
+    """End of the last window (with time zone). Default: ten minutes ago, or earlier if the capture lags."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class BootstrapOptions(WaitPolicyOptions, LimitOptions, CatalogConnectionOptions):
-    """Choose a table, the log of its changes, and the lake table that is to follow it."""
+    """Table, the log of its changes, and the lake table that follows it."""
 
     table: Annotated[str, Field(min_length=1)]
-    """Name or ARN of the table, which has a stream."""
+    """Name or ARN of the table, which needs a stream."""
     target: Annotated[str, Field(min_length=1)]
-    """Folder of the lake table: ``s3://bucket/prefix`` or a local folder."""
+    """Folder of the lake table."""
     log: Annotated[str, Field(min_length=1)]
-    """Folder of the log of changes, which is captured meanwhile."""
+    """Folder of the log, into which changes are captured."""
     format: LakeFormatName = "delta"
-    """Format of the lake table; ``hudi`` takes engine ``spark``, on Spark 3.5 with the jar of Hudi."""
+    """Format of the lake table. ``hudi`` needs engine ``spark``: Spark 3.5 with the Hudi jar."""
     engine: Literal["local", "spark"] = "local"
-    """What loads the base and applies the log: this process, without a JVM, or the tasks of Spark."""
+    """Load and merge in this process without a JVM, or by Spark tasks."""
     catalog: str | None = None
-    """Table of a catalog that is to name the lake table, as of ``apply``."""
+    """Catalog table of the lake table, as for ``apply``."""
     base: Literal["scan", "export"] = "scan"
-    """What the base is read from: the table, by a scan, or a full export that the service is asked for."""
+    """Source of the base: a scan, or a full export that ddbio requests."""
     export_to: str | None = None
-    """``s3://bucket/prefix`` for exports: the base, and those that heal gaps; without it a gap means a new base."""
+    """``s3://bucket/prefix`` for exports. Without it, a gap needs a new base."""
     buckets: Annotated[int, Field(ge=1, le=4096)] = 16
-    """Partitions ``_b`` of a table that is made; those of a table never change."""
+    """Buckets (partitions ``_b``) of a new lake table. They never change."""
     rcu_per_second: Annotated[float, Field(gt=0)] | None = None
-    """Read units per second that the base may be scanned with."""
+    """Read budget of the whole job, in RCU/s."""
     read_ratio: Annotated[float, Field(gt=0, le=1.5)] | None = None
-    """The same as a share of the table's provisioned (or maximum on-demand) read units; provisioned: 0.5."""
+    """Read budget as a share of provisioned or maximum on-demand capacity. Default if provisioned: 0.5."""
 
     @model_validator(mode="after")
     def _check_bootstrap(self) -> BootstrapOptions:

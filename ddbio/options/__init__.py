@@ -1,9 +1,9 @@
-"""Check the options of every verb in one place, whether they come as Python keywords, Spark options or CLI flags.
+"""Checked options of every verb, for Python keywords, Spark options and command line flags.
 
-Each verb has one frozen options class. A name may be written in snake_case, in camelCase or, as PySpark passes it to a
-data source, in lower case. Values may be text. Any mistake is one :class:`~ddbio.errors.OptionError`.
+Each verb has one frozen options class. Names are accepted in snake_case, in camelCase and in lower case, as PySpark
+passes them to a data source. Values may be text. A mistake raises :class:`~ddbio.errors.OptionError`.
 
-Each module is loaded when a name of it is first used.
+A module is loaded when one of its names is first used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from ddbio.verbs import VERBS
 
-# The modules of the names that are no options of a verb.
+# The modules of names that are not the options class of a verb.
 _NAMES = {
     "advice.options": "MetricsConnectionOptions PricesRefreshOptions SimulateOptions",
     "cdc.options": "DeliveredOptions StreamEventOptions",
@@ -41,11 +41,11 @@ __all__ = sorted(["option_names", *_HOMES])  # noqa: PLE0605 - __init__.pyi has 
 def option_names() -> frozenset[str]:
     """Return the names of all options."""
     classes = [getattr(sys.modules[__name__], name) for name in _HOMES if name.endswith("Options")]
-    return frozenset(field.name for each in classes for field in dataclasses.fields(each))
+    return frozenset(field.name for cls in classes for field in dataclasses.fields(cls))
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name from its module at first use."""
+    """Load a name from its module at its first use."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"ddbio.{_HOMES[name]}"), name)

@@ -1,4 +1,4 @@
-"""Take options by the names that other connectors have for them, in any case, and say which have no use here.
+"""Option names of other connectors, and ours. Names are matched in any case.
 
 The EMR DynamoDB connector and AWS Glue write ``dynamodb.input.tableName``, audienceproject's spark-dynamodb
 ``targetCapacity``.
@@ -54,13 +54,13 @@ _WRITE = {
     "throughput": "wcu_per_second",
 }
 ALIASES: dict[str, Mapping[str, str]] = {"read": _READ, "write": _WRITE}
-"""What reads and writes are told by another name, and the option that it is."""
+"""Option names of other connectors for reads and writes, and ours."""
 
-# Options that are true or false, and which mode of a write they are.
+# Boolean options of other connectors, and the write mode for each.
 _MODES = {"update": "update", "delete": "delete", "dynamodb.deletion.mode": "delete"}
 
-_CREDENTIALS = "leave keys out: each node has its own default chain; profile and roleArn choose whose it is"
-_PACED = "leave it out: the budget follows the answers of the service"
+_CREDENTIALS = "leave keys out: every node uses its default credential chain, or profile and roleArn"
+_PACED = "leave it out: the budget follows the responses of the service"
 _ADVICE = {
     "dynamodb.awsAccessKeyId": _CREDENTIALS,
     "dynamodb.awsSecretAccessKey": _CREDENTIALS,
@@ -89,29 +89,29 @@ _ADVICE = {
 
 
 def known_names(values: Mapping[str, Any], kind: Literal["read", "write"]) -> dict[str, Any]:
-    """Return the options of a read or a write under ddbio's own names; other names stay for the options class to judge.
+    """Return the options of a read or a write under ddbio's names. Unknown names are kept for the options class.
 
     Raises
     ------
     OptionError
-        If an option is given twice, or is one of another connector that has no use here.
+        If an option is set twice, or is an option of another connector without an equivalent.
     """
     aliases = {name.lower(): own for name, own in ALIASES[kind].items()}
     advice = {name.lower(): text for name, text in _ADVICE.items()}
     renamed: dict[str, Any] = {}
     for key, value in values.items():
-        name, given = key.lower(), value
+        name, new_value = key.lower(), value
         if name in advice:
-            raise OptionError(f"option {key!r} of another connector has no use here: {advice[name]}")
+            raise OptionError(f"option {key!r} of another connector has no equivalent: {advice[name]}")
         if kind == "write" and name in _MODES:
-            given = _MODES[name] if _is_true(key, value) else None
+            new_value = _MODES[name] if _is_true(key, value) else None
             own = "mode"
         else:
             own = aliases.get(name, key)
         if own == key and "." in key:
             raise OptionError(f"unknown option {key!r}: {_suggestion(name, aliases)}")
-        if given is not None and renamed.setdefault(own, given) != given:
-            raise OptionError(f"option {own!r} is given twice, as {renamed[own]!r} and as {given!r}: keep one")
+        if new_value is not None and renamed.setdefault(own, new_value) != new_value:
+            raise OptionError(f"option {own!r} is set twice, as {renamed[own]!r} and as {new_value!r}: keep one")
     return renamed
 
 
@@ -123,6 +123,6 @@ def _is_true(name: str, value: Any) -> bool:
 
 
 def _suggestion(name: str, aliases: Iterable[str]) -> str:
-    known = {each.lower(): each for names in ALIASES.values() for each in names}
+    spelling = {name.lower(): name for names in ALIASES.values() for name in names}
     near = difflib.get_close_matches(name, list(aliases), n=1, cutoff=0.6)
-    return f"did you mean {known[near[0]]!r}?" if near else "no connector that is known here has it"
+    return f"did you mean {spelling[near[0]]!r}?" if near else "ddbio knows no connector with this option"

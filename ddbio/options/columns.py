@@ -13,26 +13,26 @@ from ddbio.options.parsing import CONFIG, Names, Pairs
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ColumnOptions(ConnectionOptions):
-    """Choose the columns that items are decoded into, and what happens to values that do not fit them."""
+    """Columns of decoded items, and the handling of values that do not fit them."""
 
     CHANGEABLE: ClassVar = frozenset({"sample_items"})
 
     schema: Any = None
-    """``ItemSchema``, ``pyarrow.Schema`` or the JSON text of either (``ddbio schema --json``); default is inferred."""
+    """``ItemSchema``, ``pyarrow.Schema`` or JSON text (``ddbio schema --json``). Default: inferred."""
     on_misfit: Literal["rescue", "fail", "drop"] = "rescue"
-    """``rescue``: keep misfits in ``_rescue``; ``fail``: raise; ``drop``: discard those of attributes in ``drop``."""
+    """Values that do not fit a column: keep in ``_rescue``, fail, or drop those of ``drop``."""
     drop: Names | None = None
-    """Attributes whose misfits are counted and discarded; those of other attributes go to ``_rescue``."""
+    """Attributes whose misfits are counted and discarded. Others are kept in ``_rescue``."""
     timestamps: Pairs | None = None
-    """Attributes that are dates and times, and how they are written: ``created_at=iso,ts=epoch_s,day=date``."""
+    """Date and time attributes: ``created_at=iso,ts=epoch_s,day=date``."""
     types: Pairs | None = None
-    """Types of columns by attribute, instead of those inferred: ``price=decimal(38, 9),payload=json``."""
+    """Column types by attribute: ``price=decimal(38, 9),payload=json``. Default: inferred."""
     numbers: Literal["exact", "float64", "text"] = "exact"
-    """Type of columns of numbers: ``float64`` takes the nearest double unless all are whole; ``text`` is exact too."""
+    """Type of number columns. ``float64`` rounds unless all are whole; ``text`` is exact."""
     nulls: Literal["merge", "keep"] = "merge"
-    """``merge``: NULL and missing are both null; ``keep``: each NULL is kept in ``_rescue``."""
+    """``merge``: NULL and missing are both null. ``keep``: NULL is kept in ``_rescue``."""
     sample_items: Annotated[int, Field(ge=1, le=100_000)] = 2_000
-    """Items to read, from several segments or files, to infer the schema."""
+    """Items to sample for the schema."""
 
     @model_validator(mode="after")
     def _check_columns(self) -> ColumnOptions:

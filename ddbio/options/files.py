@@ -14,7 +14,7 @@ from ddbio.options.lake_formats import LAKE_FORMATS, check_engine_of
 from ddbio.options.parsing import CONFIG, Engine, Names
 
 SMALL_FILE_BYTES = 128 * 1024 * 1024
-"""Size below which a file counts as small, unless a caller says otherwise."""
+"""Default size below which a file counts as small."""
 
 
 Mode = Literal["error", "append", "overwrite"]
@@ -22,7 +22,7 @@ Mode = Literal["error", "append", "overwrite"]
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class FilesOptions(CatalogConnectionOptions):
-    """Choose the target folder, the files and the engine of a job that writes files."""
+    """Target folder, files and engine of a job that writes files."""
 
     CHANGEABLE: ClassVar = frozenset(
         {"shared_paths", "overwrite_foreign", "job_id", "engine", "target_file_bytes", "tasks", "catalog"}
@@ -31,33 +31,33 @@ class FilesOptions(CatalogConnectionOptions):
     dest: Annotated[str, Field(min_length=1)]
     """``s3://bucket/prefix`` or a local folder."""
     mode: Mode = "error"
-    """What to do if the target holds files already."""
+    """Action if the target already has files."""
     shared_paths: bool = False
-    """All workers of the cluster see local paths as this machine does, for example through NFS."""
+    """All Spark workers see the same local paths, for example by NFS."""
     overwrite_foreign: bool = False
-    """Let ``mode=overwrite`` also delete files that no earlier job of ddbio wrote."""
+    """Let ``mode=overwrite`` also delete files that ddbio did not write."""
     job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None
-    """Name of this run: if a job of this name is committed, it is reported and not run again. Default is a new one."""
+    """Name of the run. A committed run is reported, not repeated."""
     engine: Engine = "auto"
-    """Run on threads of this process (``local``), on Spark, or choose by size."""
+    """Threads of this process (``local``) or Spark. ``auto``: by size."""
     target_file_bytes: Annotated[ByteSize, Field(ge=64 * 1024, le=64 * 1024**3)] = ByteSize(256 * 1024 * 1024)
-    """Size at which a file is closed and the next one begun."""
+    """Size at which a file is closed."""
     compression: Compression | None = None
-    """Codec of the files; default is zstd, and gzip for text, which every reader of text knows."""
+    """Codec of the files. Default: zstd, for text gzip."""
     tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Number of tasks; default is the engine's parallelism, fewer for small jobs."""
+    """Number of tasks. Default: the engine's parallelism, or fewer."""
     partition_by: Names | None = None
-    """Attributes that become folders ``name=value``; or ``year(ts)``, ``month(ts)``, ``day(ts)``, ``hour(ts)``."""
+    """Partition attributes, or ``year(ts)``, ``month(ts)``, ``day(ts)``, ``hour(ts)``. Folders are ``name=value``."""
     partition_time_unit: TimeUnit = "auto"
-    """How ``year(ts)`` reads ``ts``: ISO 8601, or units since 1970; ``auto`` tells numbers by their magnitude."""
+    """Format of ``ts``: ISO 8601, or units since 1970. ``auto`` detects numbers by magnitude."""
     partition_time_zone: str = "UTC"
-    """Time zone of ``year(ts)`` and the like, such as ``Europe/Berlin``."""
+    """Time zone of ``year(ts)`` and the others, such as ``Europe/Berlin``."""
     keep_partition_columns: bool = False
-    """Keep the columns that folders say in the files, too."""
+    """Also write the partition columns to the files."""
     overwrite_partitions: bool = False
-    """Replace only the partitions that the job writes to, and leave the others (``mode`` is then ``overwrite``)."""
+    """Replace only the partitions that the job writes (``mode`` is then ``overwrite``)."""
     catalog: str | None = None
-    """Table of a catalog, ``glue://database.table``, to make or update when the files are there; on S3 only."""
+    """Table ``glue://database.table`` to create or update after the commit, on S3 only."""
 
     @model_validator(mode="after")
     def _check_partitions(self) -> FilesOptions:
@@ -67,7 +67,7 @@ class FilesOptions(CatalogConnectionOptions):
                     raise ValueError(f"{name} needs partition_by")
         if self.overwrite_partitions:
             if self.mode == "append":
-                raise ValueError("overwrite_partitions replaces files and mode=append keeps them: give one of them")
+                raise ValueError("overwrite_partitions replaces files and mode=append keeps them: give only one")
             object.__setattr__(self, "mode", "overwrite")
         try:
             ZoneInfo(self.partition_time_zone)
@@ -79,11 +79,11 @@ class FilesOptions(CatalogConnectionOptions):
 
 
 def check_lake(options: FilesOptions, table_format: str, refused: tuple[str, ...]) -> None:
-    """Refuse options that have no meaning for a lake table, or that its format cannot have; other formats pass."""
+    """Raise if an option does not apply to a lake table or to its format. Other formats are not checked."""
     if table_format not in LAKE_FORMATS:
         return
     for name in refused:
         if getattr(options, name) is not None:
-            raise ValueError(f"a lake table has all attributes of a table, by buckets: leave {name} out")
+            raise ValueError(f"a lake table has all attributes, in buckets: leave {name} out")
     check_engine_of(table_format, options.engine)
     LAKE_FORMATS[table_format].check(options.mode)

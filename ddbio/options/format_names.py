@@ -1,6 +1,6 @@
-"""The names of formats and codecs in options.
+"""Names of formats and codecs in options.
 
-What the formats are is said by ``formats/registry.py`` and ``lake_formats/registry.py``; a test compares the names.
+``formats/registry.py`` and ``lake_formats/registry.py`` define the formats. A test compares the names.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Literal
 
 InputFormat = Literal["parquet", "orc", "avro", "json", "csv", "arrow"]
-"""Formats of files that are read."""
+"""Input file formats."""
 
 CompactFormat = Literal["parquet", "orc", "avro", "csv", "json"]
-"""Formats of files that are read and written: those of compactions, and of tables in catalogs."""
+"""Formats that are read and written, for compactions and for tables in catalogs."""
 
 FileFormatName = Literal[CompactFormat, "dynamodb-json"]
-"""Formats of files that are written."""
+"""Output file formats."""
 
 LakeFormatName = Literal["delta", "iceberg", "hudi"]
 """Formats of lake tables."""
@@ -32,4 +32,4 @@ ImportCompression = Literal["zstd", "gzip", "none"]
 """Codecs of the service's imports and bulk puts."""
 
 TimeUnit = Literal["auto", "iso", "s", "ms", "us", "ns"]
-"""How a column says times: ``iso`` text, or a number of units since 1970; ``auto`` tells it by each value."""
+"""Format of times: ``iso`` text, or units since 1970. ``auto`` detects it for each value."""

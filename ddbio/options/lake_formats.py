@@ -1,4 +1,4 @@
-"""Facts about the formats of lake tables, for options and listings; ``lake_formats/registry.py`` opens the tables."""
+"""Properties of the lake table formats, for options and listings. ``lake_formats/registry.py`` opens the tables."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LakeFormatFacts:
-    """What is known of a format without its library.
+    """Properties of a format that do not need its library.
 
     Attributes
     ----------
     title, table
-        The name of the format, and of a table of it, in messages.
+        Name of the format, and of a table in this format, in messages.
     folder, metadata
-        The folder of a table's own metadata, and a regular expression of the paths in it by which a table is known.
+        Folder of a table's metadata, and a regular expression of paths in it that identify a table.
     services
-        What of the format itself rewrites and deletes files.
+        The format's own services that rewrite and delete files.
     deleted_column
-        The name that readers see of the column which marks tombstones.
+        Name of the column that marks tombstones for readers.
     refused
-        Why the format cannot have some options or inputs: ``local`` (engines without Spark), ``append``, ``fold``,
-        ``rows`` (changes that are given as rows), ``dry_run`` and ``z_order_by``.
+        Reasons why the format does not support ``local`` (engines without Spark), ``append``, ``fold``, ``rows``
+        (changes passed as rows), ``dry_run`` or ``z_order_by``.
     """
 
     title: str
@@ -40,24 +40,24 @@ class LakeFormatFacts:
 
     @property
     def is_written_by_spark(self) -> bool:
-        """Return whether only a library for Spark writes tables, of the rows that tasks have staged."""
+        """Whether a Spark library writes the tables, from rows that tasks have staged."""
         return "local" in self.refused
 
-    def check(self, wanted: str) -> None:
-        """Refuse what the format cannot have.
+    def check(self, feature: str) -> None:
+        """Raise if the format does not support a feature.
 
         Raises
         ------
         OptionError
-            Saying why, and what to give instead.
+            With the reason and the alternative.
         """
-        if wanted in self.refused:
-            raise OptionError(self.refused[wanted])
+        if feature in self.refused:
+            raise OptionError(self.refused[feature])
 
 
 _Z_ORDER = "z_order_by is for Delta tables: give sort_by"
 
-# The first one of which a folder has metadata is its format: other programs add that of Iceberg to Hudi tables.
+# The first format with metadata in a folder wins: other programs add Iceberg metadata to Hudi tables.
 LAKE_FORMATS: Final[dict[str, LakeFormatFacts]] = {
     "delta": LakeFormatFacts(
         title="Delta", table="a Delta table", folder="_delta_log/", services="OPTIMIZE and VACUUM"
@@ -69,13 +69,13 @@ LAKE_FORMATS: Final[dict[str, LakeFormatFacts]] = {
         services="clustering and cleaning",
         refused={
             "local": (
-                "format hudi is written by Hudi's own writer for Spark 3.5: give engine='spark' and a session with its "
+                "format hudi is written by Hudi's writer for Spark 3.5: give engine='spark' and a session with its "
                 "jar (org.apache.hudi:hudi-spark3.5-bundle_2.12), or choose delta or iceberg"
             ),
-            "append": "a key is in a Hudi table once: give mode error or overwrite, and merge changes by apply",
-            "fold": "a fold makes no Hudi table: make one of the full export by 'ddbio export read'",
+            "append": "a Hudi table has each key once: give mode error or overwrite, and merge changes with apply",
+            "fold": "a fold cannot write a Hudi table: write one from the full export with 'ddbio export read'",
             "rows": "format hudi takes the folder of a log or an export; rows are merged into delta or iceberg",
-            "dry_run": "there is no dry run for format hudi: Spark decides what changes do while it merges",
+            "dry_run": "format hudi has no dry run: Spark decides the effect of changes during the merge",
             "z_order_by": _Z_ORDER,
         },
     ),
@@ -86,21 +86,21 @@ LAKE_FORMATS: Final[dict[str, LakeFormatFacts]] = {
         # https://iceberg.apache.org/spec/: the table's metadata, lists of manifests, and manifests.
         metadata=r"(?:[^/]*\.metadata\.json(?:\.gz)?|[^/]*\.gz\.metadata\.json|version-hint\.text|snap-[^/]*\.avro)",
         services="rewrite_data_files and expire_snapshots",
-        # The specification keeps ``_deleted`` for itself.
+        # The specification reserves ``_deleted``.
         deleted_column="_is_deleted",
         refused={"z_order_by": _Z_ORDER},
     ),
 }
-"""Formats that are tables of files: see ``docs/apply.md``."""
+"""Lake table formats: see ``docs/apply.md``."""
 
 
 def check_engine_of(table_format: str, engine: str) -> None:
-    """Refuse another engine than Spark for a lake table that only Spark writes.
+    """Raise if a lake table that only Spark writes has another engine.
 
     Raises
     ------
     OptionError
-        If it is another.
+        If the engine is not Spark.
     """
     if engine != "spark":
         LAKE_FORMATS[table_format].check("local")

@@ -1,4 +1,4 @@
-"""Options that price a job, and bound what it may consume, beside the rate at which it may consume it."""
+"""Cost and resource limits of a job."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _COMPUTE = re.compile(
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class PriceOptions(ConnectionOptions):
-    """Choose what a job may cost, and by which prices."""
+    """Cost limit of a job, and its prices."""
 
     CHANGEABLE: ClassVar = ALL
 
     max_usd: Annotated[float, Field(gt=0)] | None = None
-    """Refuse the job if its plan costs more; stop it at a tenth more."""
+    """Refuse a job with a more expensive plan. Stop it at 110 %."""
     prices: str | None = None
-    """File with a book of prices, in the form of ddbio's own; default is the newest book of the region that is here."""
+    """Price book file of ddbio. Default: the newest local book of the region."""
     compute: str | None = None
-    """What the job runs on, for its price: ``glue:G.1X*10``, ``emr-serverless:4vCPU-16GB*10``, ``ec2:m5.xlarge*10``."""
+    """Compute for the price: ``glue:G.1X*10``, ``emr-serverless:4vCPU-16GB*10``, ``ec2:m5.xlarge*10``."""
 
     @model_validator(mode="after")
     def _check_compute(self) -> PriceOptions:
         if self.compute is not None and not _COMPUTE.fullmatch(self.compute):
             raise ValueError(
-                f"compute {self.compute!r} is none that is known: give glue:G.1X*10, glue-flex:G.1X*10, "
+                f"compute {self.compute!r} is unknown: give glue:G.1X*10, glue-flex:G.1X*10, "
                 "emr-serverless:4vCPU-16GB*10, emr:m5.xlarge*10 or ec2:m5.xlarge*10"
             )
         return self
@@ -41,19 +41,19 @@ class PriceOptions(ConnectionOptions):
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class TimeLimitOptions(PriceOptions):
-    """Bound a job that consumes no capacity units: refuse it by its plan, and stop it at a tenth above a limit."""
+    """Limits of a job without capacity units: refuse it by its plan, and stop it at 110 % of a limit."""
 
     CHANGEABLE: ClassVar = ALL
 
     max_seconds: Annotated[float, Field(gt=0)] | None = None
-    """Refuse the job if it is expected to take longer than this; stop it at a tenth more."""
+    """Refuse a job with a longer expected time. Stop it at 110 %."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class LimitOptions(TimeLimitOptions):
-    """Bound a job: refuse it if its plan is above a limit, and stop it when it exceeds one by a tenth."""
+    """Limits of a job: refuse it by its plan, and stop it at 110 % of a limit."""
 
     CHANGEABLE: ClassVar = ALL
 
     max_units: Annotated[float, Field(gt=0)] | None = None
-    """Refuse the job if its plan has more capacity units than this; stop it at a tenth more."""
+    """Refuse a job that needs more capacity units. Stop it at 110 %."""

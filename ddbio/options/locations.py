@@ -1,4 +1,4 @@
-"""Tell where a location lies: on S3, or on this machine. Every option that names a file or a folder is read here."""
+"""Locations on S3 and on this machine. Every option that names a file or a folder is parsed here."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ddbio.errors import OptionError
 Scheme: TypeAlias = Literal["s3", "file"]
 
 S3 = "s3://"
-# One letter is no scheme, and neither is a colon in the name of a file, unless a slash follows it.
+# One letter is not a scheme. A colon in a file name is not a scheme either, unless a slash follows it.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/*)")
 _S3 = frozenset({"s3", "s3a", "s3n"})
-# Schemes that are refused without a slash behind them, too.
+# Schemes that are refused even without a slash after them.
 _OTHERS = frozenset(
     {
         *("abfs", "abfss", "adl", "arn", "azure", "dbfs", "ftp", "gcs", "gs", "hdfs", "http", "https", "oss", "sftp"),
@@ -27,38 +27,38 @@ _SUPPORTED = "s3://bucket/prefix, a local path, or file:///path"
 
 
 def parse_location(location: str) -> tuple[Scheme, str]:
-    """Return the scheme of a location, and the location: ``s3://bucket/prefix``, or a path of this machine.
+    """Return the scheme of a location, and its ``s3://bucket/prefix`` or local path.
 
-    ``s3a://`` and ``s3n://`` are the same as ``s3://``. Upper and lower case are the same in a scheme.
+    ``s3a://`` and ``s3n://`` mean ``s3://``. The scheme is case-insensitive.
 
     Raises
     ------
     OptionError
-        If the location has another scheme, or is not a complete URI. The message names what is supported.
+        If the location has another scheme, or is not a complete URI. The message names the supported schemes.
     """
-    found = _SCHEME.match(location)
-    if found is None:
+    match = _SCHEME.match(location)
+    if match is None:
         return "file", location
-    scheme, slashes, rest = found[1].lower(), found[2], location[found.end() :]
+    scheme, slashes, path = match[1].lower(), match[2], location[match.end() :]
     if scheme in _S3:
         if len(slashes) != len("//"):
             raise OptionError(
-                f"{location!r} has {_COUNTS.get(len(slashes), 'three slashes')} behind its scheme: write "
+                f"{location!r} has {_COUNTS.get(len(slashes), 'three slashes')} after its scheme: write "
                 f"s3://bucket/prefix, or ./{location} for a local path"
             )
-        return "s3", S3 + rest
+        return "s3", S3 + path
     if scheme == "file":
-        host = rest.partition("/")[0] if len(slashes) == len("//") else ""
+        host = path.partition("/")[0] if len(slashes) == len("//") else ""
         if not slashes or host not in {"", "localhost"}:
-            raise OptionError(f"{location!r} names no file of this machine: write file:///path, or the path alone")
-        return "file", unquote("/" + rest.removeprefix(host).lstrip("/"))
+            raise OptionError(f"{location!r} is not a file of this machine: write file:///path, or the path alone")
+        return "file", unquote("/" + path.removeprefix(host).lstrip("/"))
     if slashes or scheme in _OTHERS:
-        raise OptionError(_refusal(location, scheme, rest))
+        raise OptionError(_refusal(location, scheme, path))
     return "file", location
 
 
 def local_path(location: str) -> Path:
-    """Return the path of a file that only this machine can have, such as a page, a schema or a book of prices.
+    """Return the path of a file that must be local, such as a page, a schema or a price book.
 
     Raises
     ------
@@ -71,11 +71,11 @@ def local_path(location: str) -> Path:
     return Path(path)
 
 
-def _refusal(location: str, scheme: str, rest: str) -> str:
-    # The query of a presigned URL is a secret, and so is what stands before an @.
+def _refusal(location: str, scheme: str, path: str) -> str:
+    # The query of a presigned URL is a secret, and so is the text before an @.
     shown = re.sub(r"//[^/@]*@", "//", location.partition("?")[0])
     message = f"{shown!r} has the scheme {scheme!r}, which ddbio does not support: give {_SUPPORTED}"
     if scheme == "dbfs":
-        path = f"/{rest}" if rest.startswith("Volumes/") else f"/dbfs/{rest}"
-        return f"{message}; on Databricks write {path!r}, or the path of a Volume, /Volumes/catalog/schema/volume"
+        local = f"/{path}" if path.startswith("Volumes/") else f"/dbfs/{path}"
+        return f"{message}; on Databricks write {local!r}, or the path of a Volume, /Volumes/catalog/schema/volume"
     return f"{message}; a local path of that name is './{shown}'"

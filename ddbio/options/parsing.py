@@ -1,4 +1,4 @@
-"""Parse option names and values wherever they come from; an error about an unknown name suggests the nearest one."""
+"""Parsing of option names and values. An error about an unknown name suggests the nearest name."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ OptionsT = TypeVar("OptionsT")
 
 def camel_case(name: str) -> str:
     """Return the Spark name of a field: ``rcu_per_second`` is ``rcuPerSecond``."""
-    head, *rest = name.split("_")
-    return head + "".join(part.capitalize() for part in rest)
+    head, *tail = name.split("_")
+    return head + "".join(part.capitalize() for part in tail)
 
 
 def _names_of(name: str) -> AliasChoices:
@@ -41,8 +41,8 @@ def _split_names(value: object) -> object:
 
 
 def split_indexes(value: object) -> object:
-    """Return the definitions of indexes, which semicolons separate."""
-    return tuple(each.strip() for each in value.split(";") if each.strip()) if isinstance(value, str) else value
+    """Return the definitions of indexes in a text, which semicolons separate."""
+    return tuple(part.strip() for part in value.split(";") if part.strip()) if isinstance(value, str) else value
 
 
 Engine = Literal["auto", "local", "spark"]
@@ -62,7 +62,7 @@ def _split_pairs(value: object) -> object:
 
 
 Pairs = Annotated[tuple[tuple[str, str], ...], BeforeValidator(_split_pairs), Field(min_length=1)]
-"""Texts by name: a mapping in Python, ``a=x,b=y`` as text."""
+"""Text by name: a mapping in Python, ``a=x,b=y`` as text."""
 
 _AGE_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 Age = Annotated[str, Field(pattern=r"^\d+[smhdw]$")]
@@ -82,42 +82,42 @@ CONFIG = ConfigDict(
     defer_build=True,
     extra="forbid",
 )
-"""What every options class shares; give it to ``pydantic.dataclasses.dataclass``."""
+"""Configuration of every options class, for ``pydantic.dataclasses.dataclass``."""
 
 
 ALL: Final = frozenset({"*"})
 """All options that a class declares: see :func:`fixed_options`."""
 
 PYTHON_ONLY = frozenset({"credentials", "session"})
-"""Options that only Python has: no text stands for their values."""
+"""Options that are available only in Python: their values have no text."""
 
 
 def parse_options(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
-    """Return checked options of one verb, or raise with the first thing that is wrong.
+    """Return the checked options of a verb.
 
     Raises
     ------
     OptionError
-        If a name is unknown (with the nearest known one), a value malformed, or two options contradict each other.
+        If a name is unknown (with the nearest known name), a value is malformed, or two options contradict each other.
     """
-    # Its validator is built when it is first used; an adapter of the oldest pydantic does not do that.
+    # The validator is built at its first use. The adapter of the oldest supported pydantic does not do that.
     rebuild_dataclass(cls)  # type: ignore[arg-type]
-    given = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in values.items()}
+    texts = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in values.items()}
     try:
-        return TypeAdapter(cls).validate_python({name: value for name, value in given.items() if value is not None})
+        return TypeAdapter(cls).validate_python({name: value for name, value in texts.items() if value is not None})
     except PydanticError as error:
         raise OptionError(_explain(cls, error)) from None
 
 
 def fixed_options(options: Any, without: Collection[str] = ()) -> dict[str, Any]:
-    """Return the options that must stay the same when a job is resumed, as values of JSON.
+    """Return the options that must stay the same when a job is resumed, as JSON values.
 
-    These are all options but those that their class lists in ``CHANGEABLE``.
+    These are all options except those in ``CHANGEABLE`` of their class.
 
     Parameters
     ----------
     without
-        Options that the job compares in another form.
+        Options that the job compares separately.
     """
     changeable = set(without)
     for cls in type(options).__mro__:
@@ -128,20 +128,20 @@ def fixed_options(options: Any, without: Collection[str] = ()) -> dict[str, Any]
 
 
 def _as_json(value: Any) -> Any:
-    return [_as_json(each) for each in value] if isinstance(value, tuple) else value
+    return [_as_json(item) for item in value] if isinstance(value, tuple) else value
 
 
 def descriptions_of(cls: type[Any]) -> dict[str, str]:
-    """Return what each option is for, by field name: the docstrings of the fields, inherited ones included."""
-    found: dict[str, str] = {}
-    for each in reversed(cls.__mro__):
-        found |= _field_docstrings(each.__module__).get(each.__name__, {}) if is_dataclass(each) else {}
-    return found
+    """Return the docstring of each field by name, including inherited fields."""
+    descriptions: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        descriptions |= _field_docstrings(base.__module__).get(base.__name__, {}) if is_dataclass(base) else {}
+    return descriptions
 
 
 @functools.cache
 def _field_docstrings(module: str) -> dict[str, dict[str, str]]:
-    """Return the docstring of every field of every class of a module, from its source: only who asks for help pays."""
+    """Return the docstrings of the fields of all classes of a module. They are parsed only if help is requested."""
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     return {
         node.name: {
@@ -158,10 +158,10 @@ def _field_docstrings(module: str) -> dict[str, dict[str, str]]:
 def _explain(cls: type[Any], error: PydanticError) -> str:
     first = error.errors(include_url=False)[0]
     name = str(first["loc"][0]) if first["loc"] else ""
-    known = [field.name for field in fields(cls)]
+    names = [field.name for field in fields(cls)]
     if first["type"] in {"unexpected_keyword_argument", "extra_forbidden"}:
-        near = difflib.get_close_matches(name, [*known, *map(camel_case, known)], n=1, cutoff=0.6)
-        advice = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+        near = difflib.get_close_matches(name, [*names, *map(camel_case, names)], n=1, cutoff=0.6)
+        advice = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
         return f"unknown option {name!r}: {advice}"
     if first["type"] in {"missing", "missing_argument"}:
         return f"option {name!r} is missing"

@@ -25,16 +25,16 @@ AcceptEncoding = Literal["identity", "gzip"]
 
 @plain_dataclass(eq=False, repr=False)
 class GivenKeys:
-    """Hold the keys that a read was given, and how they were encoded for a table's key attributes."""
+    """Keys of a read, and their encoding for a table's key attributes."""
 
     value: Any
     encoded: dict[Any, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """Return a digest of the keys, once they are encoded: the same for the same keys."""
+        """Return a digest of the encoded keys: equal for equal keys."""
         digest = hashlib.blake2b(digest_size=16)
-        for found in self.encoded.values():
-            digest.update(b",".join(sorted(found.texts)))
+        for keys in self.encoded.values():
+            digest.update(b",".join(sorted(keys.texts)))
         return f"GivenKeys({digest.hexdigest()})"
 
 
@@ -55,7 +55,7 @@ def _as_keys(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ScanOptions(ColumnOptions, LimitOptions):
-    """Choose what of a table is read, how fast, and into which columns."""
+    """Items to read from a table, the read rate, and the columns."""
 
     CHANGEABLE: ClassVar = frozenset({"segments", "lanes", "rcu_per_second", "read_ratio", "accept_encoding"})
 
@@ -64,25 +64,25 @@ class ScanOptions(ColumnOptions, LimitOptions):
     index: str | None = None
     """Secondary index to scan instead of the table."""
     columns: Names | None = None
-    """Attributes to read (ProjectionExpression); default is all."""
+    """Attributes to read (ProjectionExpression). Default: all."""
     where: Annotated[str, Field(min_length=1)] | None = None
-    """Items to read, as PartiQL's WHERE: ``id = 'a' AND total > 9``. A partition key with values asks by Query."""
+    """PartiQL condition: ``id = 'a' AND total > 9``. Partition key values use Query."""
     keys: Annotated[GivenKeys | None, BeforeValidator(_as_keys), Field(repr=False)] = None
-    """Keys of the items to read, by BatchGetItem, or partition keys, by Query: a list, an Arrow table or data frame."""
+    """Keys (BatchGetItem) or partition keys (Query): a list, Arrow table or data frame."""
     consistent: bool = False
     """Use strongly consistent reads, at twice the read units."""
     segments: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """TotalSegments; default follows the table's size, the budget and the lanes."""
+    """TotalSegments. Default: from the table's size, the budget and the lanes."""
     lanes: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Segments read at the same time, over all tasks."""
+    """Segments that are read in parallel, over all tasks."""
     rcu_per_second: Annotated[float, Field(gt=0)] | None = None
-    """Read units per second that the whole job may use."""
+    """Read budget of the whole job, in RCU/s."""
     read_ratio: Annotated[float, Field(gt=0, le=1.5)] | None = None
-    """The same as a share of the table's provisioned (or maximum on-demand) read units; provisioned: 0.5."""
+    """Read budget as a share of provisioned or maximum on-demand capacity. Default if provisioned: 0.5."""
     limit: Annotated[int, Field(ge=1)] | None = None
-    """Stop after this many items; which ones is undefined."""
+    """Stop after this number of items. Their choice is undefined."""
     accept_encoding: AcceptEncoding = "identity"
-    """``gzip`` asks for compressed pages: several times fewer bytes for more CPU, for slow networks."""
+    """``gzip`` compresses pages: fewer bytes for more CPU."""
 
     @model_validator(mode="after")
     def _check_scan(self) -> ScanOptions:
@@ -95,45 +95,45 @@ class ScanOptions(ColumnOptions, LimitOptions):
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class InspectOptions(ScanOptions):
-    """Choose what of a table is read, or which files, to see what the items are."""
+    """Items of a table, or files, to inspect."""
 
     input_format: InputFormat | None = None
-    """Format of all files, whatever their names say; default is what the name, or else the bytes of each file tell."""
+    """Format of all files. Default: detected by name, else by content."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class DigestOptions(InspectOptions):
-    """Choose what is digested; NULL differs from missing, as it does in a table."""
+    """Items to digest. NULL differs from missing, as in a table."""
 
     nulls: Literal["merge", "keep"] = "keep"
-    """``merge``: NULL and missing are both null; ``keep``: each NULL is kept in ``_rescue``."""
+    """``merge``: NULL and missing are both null. ``keep``: NULL is kept in ``_rescue``."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ScanToFilesOptions(FilesOptions, ScanOptions):
-    """Choose what of a table is scanned, and the files that its rows go to."""
+    """Items to scan, and the output files."""
 
     CHANGEABLE: ClassVar = frozenset({"buckets", "page_journal"})
 
     format: Literal[FileFormatName, "dynamodb-export", LakeFormatName] = "parquet"
-    """Format of the files; ``dynamodb-export``, the layout of a native full export: gzipped DynamoDB JSON, unchanged,
-    and manifests; or ``delta``, ``iceberg``, ``hudi``: a lake table, which ``apply`` merges changes into."""
+    """File format; ``dynamodb-export`` (native full export); or a lake table for ``apply``: ``delta``, ``iceberg``,
+    ``hudi``."""
     buckets: Annotated[int, Field(ge=1, le=4096)] = 16
-    """Partitions ``_b`` of a lake table that is made; those of a table never change."""
+    """Buckets (partitions ``_b``) of a new lake table. They never change."""
     digest: bool = False
-    """Compute the order-independent digest of the items as the service returned them."""
+    """Compute the order-independent digest of the items."""
     page_journal: Annotated[str, Field(min_length=1)] | None = None
-    """Folder that keeps pages until their files are complete, for jobs that are killed; ``s3://``: a PUT a page."""
+    """Folder for pages of unfinished files, to resume a killed job. On S3: one PUT per page."""
 
     @model_validator(mode="after")
     def _check_format(self) -> ScanToFilesOptions:
         if self.page_journal is not None and self.job_id is None:
-            raise ValueError("page_journal is for a later run of the same job: give job_id, too")
+            raise ValueError("page_journal is for a later run of the same job: also give job_id")
         if self.page_journal is not None and self.format in {"dynamodb-export", *LAKE_FORMATS}:
-            raise ValueError(f"a job of format {self.format} begins anew: leave page_journal out")
+            raise ValueError(f"a job of format {self.format} restarts from the beginning: leave page_journal out")
         check_lake(self, self.format, ("partition_by", "catalog", "index", "columns"))
         if self.format == "dynamodb-export" and self.mode == "append":
-            raise ValueError("an export is made by one job: give mode error or overwrite")
+            raise ValueError("one job writes an export: give mode error or overwrite")
         if self.format == "dynamodb-export" and self.partition_by is not None:
             raise ValueError("an export has no partitions: leave partition_by out, or give another format")
         if self.format == "dynamodb-export" and self.compression not in {None, "gzip"}:
@@ -143,7 +143,7 @@ class ScanToFilesOptions(FilesOptions, ScanOptions):
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class PlanScanOptions(ScanToFilesOptions):
-    """Choose what of a table would be scanned, and the files that its rows would go to, if any."""
+    """Items of a planned scan, and its output files, if any."""
 
     dest: str | None = None  # type: ignore[assignment]
-    """Target of the scan, which is then checked as well; without it the scan is one into memory."""
+    """Target of the scan, which is also checked. Default: a scan into memory."""

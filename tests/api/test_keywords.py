@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import re
 import typing
 
 import pytest
@@ -35,10 +36,27 @@ def test_keywords_mirror_their_options():
 
 
 def test_every_options_class_has_a_page():
-    """Each option of each public class is on the page of options."""
-    text = PAGE.read_text("utf-8")
-    names = {name for options in options_classes() for name in fields_of(options)}
-    assert [name for name in sorted(names) if f"| `{name}` |" not in text] == []
+    """Each option of each public class has a row with its description on the page of options."""
+    lines = PAGE.read_text("utf-8").splitlines()
+    rows = {(match[1], match[2]) for line in lines if (match := re.fullmatch(r"\**`(\w+)(?:=.*?)?`\** \| (.*)", line))}
+    missing = [
+        (options.__name__, name)
+        for options in options_classes()
+        for name, text in descriptions_of(options).items()
+        if (name, " ".join(text.split()).replace("``", "`")) not in rows
+    ]
+    assert missing == []
+
+
+def test_shared_options_have_one_row():
+    """An option that a command only names has one row among those of several commands, so that it is unambiguous."""
+    page = PAGE.read_text("utf-8")
+    common = re.findall(
+        r"^\**`(\w+)", page.partition("## Options of several commands")[2].partition("## Commands")[0], re.MULTILINE
+    )
+    assert len(common) == len(set(common))
+    named = re.findall(r"; ((?:`\w+`(?:, )?)+)\.$|^Shared: ((?:`\w+`(?:, )?)+)\.$", page, re.MULTILINE)
+    assert {name for groups in named for text in groups for name in re.findall(r"`(\w+)`", text)} <= set(common)
 
 
 @pytest.mark.parametrize("name", VERBS)

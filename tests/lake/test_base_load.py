@@ -81,7 +81,7 @@ def test_a_base_of_hudi_takes_spark(options, problem, tmp_path):
         ddbio.scan_to_files("any", tmp_path / "lake", **values)
     with pytest.raises(OptionError, match=problem):
         ddbio.read_export_to_files(tmp_path / "export", tmp_path / "lake", **values)
-    with pytest.raises(OptionError, match="a fold makes no Hudi table"):
+    with pytest.raises(OptionError, match="a fold cannot write a Hudi table"):
         ddbio.fold_exports_to_files("full", [], tmp_path / "lake", format="hudi", engine="spark")
     assert not list(tmp_path.iterdir())
 

@@ -134,7 +134,7 @@ def test_tables_with_other_keys_are_refused(server):
     ("options", "message"),
     [
         ({"target": "source"}, "source and target are one table"),
-        ({"mode": "create", "newer_by": "a"}, "newer_by has no meaning in mode create"),
+        ({"mode": "create", "newer_by": "a"}, "newer_by does not apply to mode create"),
         ({"verify": True, "mode": "create"}, "verify compares whole tables"),
         ({"warm_up": True}, "has provisioned capacity, which needs no warm_up"),
         ({"rcu_per_second": 1, "read_ratio": 1}, "give rcu_per_second or read_ratio, not both"),

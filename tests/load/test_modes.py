@@ -270,7 +270,7 @@ def test_no_name_is_mistaken_for_a_word_or_a_path(write, stored, name):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"mode": "create", "newer_by": "v"}, "newer_by has no meaning in mode create"),
+        ({"mode": "create", "newer_by": "v"}, "newer_by does not apply to mode create"),
         ({"mode": "delete", "operation_by": "v"}, "leave mode out"),
         ({"wcu_per_second": 5, "write_ratio": 0.5}, "not both"),
         ({"write_ratio": 0.5}, "states none: give wcu_per_second"),

@@ -59,12 +59,12 @@ def test_every_alias_is_an_option():
     [
         ({"dynamodb.imput.tablename": "t"}, "read", "did you mean 'dynamodb.input.tableName'"),
         ({"dynamodb.input.tableName": "t"}, "write", "did you mean 'dynamodb.output.tableName'"),
-        ({"quite.another": "t"}, "read", "no connector that is known here has it"),
+        ({"quite.another": "t"}, "read", "ddbio knows no connector with this option"),
         ({"dynamodb.awsSecretAccessKey": "secret"}, "read", "leave keys out"),
         ({"dynamodb.output.retry": "3"}, "write", "deadlineSeconds"),
-        ({"tableName": "a", "dynamodb.table.name": "b"}, "read", "given twice"),
+        ({"tableName": "a", "dynamodb.table.name": "b"}, "read", "set twice"),
         ({"update": "yes"}, "write", "give true or false"),
-        ({"update": "true", "delete": "true"}, "write", "given twice"),
+        ({"update": "true", "delete": "true"}, "write", "set twice"),
     ],
     ids=str,
 )

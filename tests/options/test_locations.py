@@ -51,8 +51,8 @@ def test_locations_of_s3_and_of_this_machine(location, found):
         ("s3:/b/x", "one slash"),
         ("s3:b/x", "no slash"),
         ("S3:/b/x", "one slash"),
-        ("file://host/x", "names no file of this machine"),
-        ("file:x", "names no file of this machine"),
+        ("file://host/x", "is not a file of this machine"),
+        ("file:x", "is not a file of this machine"),
     ],
 )
 def test_other_schemes_are_refused(location, words):
