@@ -1,4 +1,4 @@
-"""Draw README's picture of speed beside peers from the newest rows, as one SVG that is legible in light and dark."""
+"""README's picture of speed compared with peers, from the newest rows: an SVG for light and dark mode."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PICTURE = record.ROOT / "docs/assets/speed.svg"
 TITLE = "Work per second of client CPU, as a multiple of the peer's"
 
-# Of each bar: what is done, the peer, the case of its row, and where the row has the ratio.
+# Bars: work, peer, case of the row, and the ratio in the row.
 BARS: list[tuple[str, str, str, Callable[[Figures], float]]] = [
     ("read a table", "awswrangler read_items", "scan", lambda row: row["times_as_fast_as"][scanners.AWSWRANGLER]),
     ("read a table", "boto3 client.scan", "scan", lambda row: row["times_as_fast_as"][scanners.CLIENT]),
@@ -57,7 +57,7 @@ _STYLE = """
 
 
 def render(folder: Path = record.RESULTS) -> str:
-    """Return the SVG of the bars whose rows are there."""
+    """Return the SVG with a bar for each existing row."""
     bars = [
         (what, peer, ratio(row["figures"]))
         for what, peer, case, ratio in BARS
@@ -66,10 +66,10 @@ def render(folder: Path = record.RESULTS) -> str:
     longest = max((value for _, _, value in bars), default=1.0)
     scale = (_WIDTH - _LABELS - _VALUES - 20) / longest
     height = _TOP + _STEP * len(bars) + 8
-    told = "; ".join(f"{what}: {value:.0f} times {peer}" for what, peer, value in bars)
+    summary = "; ".join(f"{what}: {value:.0f} times {peer}" for what, peer, value in bars)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" role="img">',
-        f"<title>{escape(f'{TITLE}: {told}')}</title>",
+        f"<title>{escape(f'{TITLE}: {summary}')}</title>",
         f"<style>{_STYLE}</style>",
         f'<rect class="card" x="0.5" y="0.5" width="{_WIDTH - 1}" height="{height - 1}" rx="8"/>',
         f'<text class="title" x="20" y="32">{escape(TITLE)}</text>',
@@ -78,7 +78,7 @@ def render(folder: Path = record.RESULTS) -> str:
         top = _TOP + _STEP * number
         lines += [
             f'<text x="{_LABELS - 12}" y="{top + 12}" text-anchor="end">{escape(what)}</text>',
-            f'<text class="peer" x="{_LABELS - 12}" y="{top + 27}" text-anchor="end">{escape(f"beside {peer}")}</text>',
+            f'<text class="peer" x="{_LABELS - 12}" y="{top + 27}" text-anchor="end">{escape(f"vs {peer}")}</text>',
             f'<rect class="bar" x="{_LABELS}" y="{top + 5}" width="{value * scale:.1f}" height="{_BAR}" rx="3"/>',
             f'<text x="{_LABELS + value * scale + 8:.1f}" y="{top + 19}">{value:.0f}×</text>',
         ]
