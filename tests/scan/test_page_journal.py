@@ -142,7 +142,9 @@ def test_a_damaged_page_is_asked_for(recorder, tmp_path):
     assert sorted(pq.read_table(tmp_path / "out")["n"].to_pylist()) == list(range(COUNT))
 
 
-@pytest.mark.parametrize(("options", "message"), [({}, "job_id"), ({"job_id": "a", "format": "delta"}, "begins anew")])
+@pytest.mark.parametrize(
+    ("options", "message"), [({}, "job_id"), ({"job_id": "a", "format": "delta"}, "restarts from the beginning")]
+)
 def test_it_needs_a_resumable_job(tmp_path, options, message):
     """The option is refused for jobs that cannot be resumed."""
     with pytest.raises(OptionError, match=message):
