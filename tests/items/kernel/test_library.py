@@ -152,7 +152,7 @@ def test_without_a_private_folder_the_library_is_extracted_for_one_process(archi
 def test_numba_is_asked_for_where_it_is_not(checkout, cache):
     """The variable that selects numba is one error without it."""
     done = run(HIDE_NUMBA + DECODE, path=checkout, cache=cache, DDBIO_KERNEL="jit")
-    assert "KernelError: numba is not installed, which DDBIO_KERNEL=jit asks for" in done.stderr.splitlines()[-1]
+    assert "KernelError: DDBIO_KERNEL=jit needs numba, which is not installed" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Compile loops to object files: one function per loop, which takes the address of its arguments.
+"""Compilation of loops to object files: one function per loop, called with the address of its arguments.
 
 The arguments are 64-bit words: an address and a length for each array, and the value of each number. The function
 returns 0 or an error code, which only the checked build has, and overwrites the arguments with its result.

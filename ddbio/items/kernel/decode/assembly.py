@@ -105,7 +105,7 @@ class _MessageHead:
         return position + self._word(position, "<u4")
 
     def _member(self, table: int, number: int) -> int:
-        """Return the position of a member of a flatbuffers table, which its vtable has."""
+        """Return the position of a member of a flatbuffers table, from its vtable."""
         listed = table - self._word(table, "<i4")
         return table + self._word(listed + _TABLE_BYTES + 2 * number, "<u2")
 

@@ -174,7 +174,7 @@ def refuse_interval(path: str, arrow_type: Any) -> None:
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAY_SECONDS = 86_400
-# The first day of the year 0 and the last day of the year 9999, between which years have four digits.
+# The first day of the year 0 and the last day of the year 9999: years in this range have four digits.
 _FIRST_DAY, _LAST_DAY = -719_528, 2_932_896
 _INT64 = np.iinfo(np.int64)
 
