@@ -141,7 +141,7 @@ def encode_base64(out: Any, at: int, data: Any, position: int, length: int) -> A
     """Encode bytes as base64 with padding; return the position after it in the output."""
     stop = position + length
     while position < stop:
-        # Bytes read beyond the end are overwritten below.
+        # Bytes that are read after the end are overwritten below.
         quad = peek(data, position) << 16 | peek(data, position + 1) << 8 | peek(data, position + 2)
         n_remaining = stop - position
         if n_remaining < 3:  # noqa: PLR2004 - the last of three bytes

@@ -33,7 +33,7 @@ KIND, UNCOMPRESSED, COMPRESSED, DICTIONARY, BOUNDS, TEXT_BYTES, REPETITIONS, DEF
 FACTS = 12
 """The number of facts of a column chunk; a fact that the footer lacks is -1."""
 
-# The most nested structs and lists, and the numbers on the stack for each.
+# The maximum depth of nested structs and lists, and the numbers on the stack for each level.
 _LEVELS, _LEVEL = 16, 3
 # A column chunk has at least the type of its values, their sizes and the offset of a page.
 _MIN_CHUNK_BYTES = 8

@@ -30,7 +30,7 @@ from ddbio.items.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPE
 from ddbio.items.kernel.text import BACKSLASH, QUOTE
 
 FULL, REFUSED = 1, 2
-"""Why printing stops, negated: the output is full, or the line is left to the reference."""
+"""The reasons to stop printing, which functions return negated: a full output, or a line for the reference."""
 
 SPACE = ord(" ")
 _TAB, _RETURN, _APOSTROPHE, _DOLLAR = ord("\t"), ord("\r"), ord("'"), ord("$")
@@ -233,8 +233,7 @@ _HEADS = np.frombuffer(
     ),
     np.uint8,
 )  # fmt: skip
-# The kinds of open containers: the line's struct, an image, a struct, a list or a set. The kind is the index of its
-# head.
+# The kinds of open containers: the line's struct, an image, a struct, a list or a set; each is the index of its head.
 _OUTER, _MEMBERS, _STRUCT, _LIST, _SET, _NOTHING = 0, 1, 2, 3, 4, 7
 _HEAD_OF_S, _HEAD_OF_N, _HEAD_OF_B, _NULL, _TRUE, _FALSE = 7, 8, 9, 10, 11, 12
 _SCALAR_BYTES, _SET_BYTES, _WORD_BYTES = 6, 7, 13

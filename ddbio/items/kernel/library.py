@@ -1,4 +1,4 @@
-"""Load the library of the compiled loops.
+"""Loader of the library of compiled loops.
 
 The library is the extension module ``_loops`` in the folder of this file. It cannot be loaded from a zip archive: there
 it is first extracted to a private folder. ``DDBIO_KERNEL`` is the path of another library, or ``jit``, which lets numba

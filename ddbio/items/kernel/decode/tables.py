@@ -249,7 +249,7 @@ def _fill_others(path: npt.NDArray[np.int64], others: int) -> None:
 
 
 def _nameless(node: Node, nodes: list[Node]) -> int:
-    """Return the value instead of a name's length: ``OTHERS`` for the values of a map, ``ELEMENTS`` for other nodes."""
+    """Return the substitute for a name's length: ``OTHERS`` for the values of a map, ``ELEMENTS`` for other nodes."""
     parent = nodes[node.parent]
     return paths.OTHERS if parent.kind == codes.MAP and node is parent.children[0] else paths.ELEMENTS
 

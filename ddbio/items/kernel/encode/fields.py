@@ -157,7 +157,7 @@ def _counts(array: Any, time_format: str) -> Any:
 
 
 def _seconds(counts: Any, decimals: int) -> list[Any]:
-    """Return the sign, and the digits before and after the point, of counts of 10^-``places`` seconds."""
+    """Return the sign, and the digits before and after the point, of counts of 10^-``decimals`` seconds."""
     integers = counts.cast(pa.decimal128(_LONGEST_COUNT, 0))
     sign = pc.if_else(pc.less(counts, pa.scalar(0)), "-", "")
     digits = pc.utf8_lpad(pc.abs(integers).cast(pa.string()), decimals + 1, "0")

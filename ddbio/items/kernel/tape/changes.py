@@ -124,7 +124,7 @@ def read_precision(data: Any, position: int, state: Any) -> Any:
 
 @inner
 def scaled_time(state: Any, has_unit: bool) -> Any:  # noqa: FBT001 - compiled code
-    """Return the time of a stream record in whole microseconds, rounded down, and whether it fits 64 bits.
+    """Return the time of a stream record, truncated to whole microseconds, and whether it fits 64 bits.
 
     Without a unit the magnitude determines it, as in ``ticks_per_second``.
     """
