@@ -1,4 +1,4 @@
-"""Rewrite the small files of a folder as few large ones, on any engine, and publish them in place of the old ones."""
+"""Compaction of a folder: small files are rewritten as a few large ones, on any engine, and replaced in one commit."""
 
 from __future__ import annotations
 
@@ -53,29 +53,29 @@ if TYPE_CHECKING:
     from ddbio.storage.staged import StagedFile
 
 SMALL_RATIO = 0.75
-"""A file below this share of the target counts as small, unless a caller says otherwise."""
+"""Share of the target size below which a file counts as small, unless a caller sets another one."""
 
-# A rest below this share of the target joins the file before it.
-_REST_RATIO = 0.1
-# A group is rewritten by one task in a row: at most so many new files, so that tasks and retries stay short.
+# A remainder below this share of the target is added to the previous file.
+_REMAINDER_RATIO = 0.1
+# Maximum number of new files of a group, which one task rewrites, so that tasks and retries stay short.
 _GROUP_FILES = 8
 _HOUR = ("year", "month", "day", "hour")
 
 
 @dataclass(frozen=True)
 class CompactRule:
-    """Say which files are worth rewriting.
+    """Rule that selects the files to rewrite.
 
     Attributes
     ----------
     target_bytes
         Size of the new files.
     small_bytes
-        Files below it are merged.
+        Smaller files are merged.
     partition
-        Values of partition columns; only partitions that have them are touched.
+        Values of partition columns; only partitions with these values are rewritten.
     is_other
-        Whether a file has another format or codec than the new ones, so that it is rewritten alone, too.
+        Whether a file has another format or codec than the new ones, so that it is rewritten even if it is large.
     """
 
     target_bytes: int
@@ -97,7 +97,7 @@ class CompactGroup(Result):
     bytes
         Their size.
     expected_files
-        About how many files they become.
+        Estimated number of new files.
     """
 
     partition: dict[str, str | None]
@@ -107,38 +107,38 @@ class CompactGroup(Result):
 
 
 def plan_groups(files: Iterable[LiveFile], rule: CompactRule) -> tuple[CompactGroup, ...]:
-    """Return the groups of files that are worth rewriting, those first that save most files for their bytes."""
+    """Return the groups of files to rewrite, sorted by the number of files saved per byte, the highest first."""
     groups = [group for some in _by_folder(files, rule) for group in _groups(some, rule)]
-    return tuple(sorted(groups, key=lambda each: (each.expected_files - len(each.files)) / max(1, each.bytes)))
+    return tuple(sorted(groups, key=lambda group: (group.expected_files - len(group.files)) / max(1, group.bytes)))
 
 
 def _by_folder(files: Iterable[LiveFile], rule: CompactRule) -> Iterator[list[LiveFile]]:
     def folder_of(file: LiveFile) -> str:
         return file.path.rpartition("/")[0]
 
-    wanted = rule.partition.items()
-    chosen = [each for each in files if wanted <= each.partition.items()]
-    for _, some in itertools.groupby(sorted(chosen, key=lambda each: (folder_of(each), each.path)), folder_of):
+    values = rule.partition.items()
+    chosen = [file for file in files if values <= file.partition.items()]
+    for _, some in itertools.groupby(sorted(chosen, key=lambda file: (folder_of(file), file.path)), folder_of):
         yield list(some)
 
 
 def _groups(files: list[LiveFile], rule: CompactRule) -> Iterator[CompactGroup]:
     """Yield the groups of one folder."""
-    chosen = [each for each in files if each.size_bytes < rule.small_bytes or rule.is_other(each)]
+    chosen = [file for file in files if file.size_bytes < rule.small_bytes or rule.is_other(file)]
     while chosen:
-        # Full files, but for the last of a group.
-        taken, size = 0, 0
-        while taken < len(chosen) and size < _GROUP_FILES * rule.target_bytes:
-            size += chosen[taken].size_bytes
-            taken += 1
-        some, chosen = tuple(chosen[:taken]), chosen[taken:]
-        expected = max(1, math.ceil(size / rule.target_bytes - _REST_RATIO))
+        # The new files are full, except the last one of a group.
+        count, size = 0, 0
+        while count < len(chosen) and size < _GROUP_FILES * rule.target_bytes:
+            size += chosen[count].size_bytes
+            count += 1
+        some, chosen = tuple(chosen[:count]), chosen[count:]
+        expected = max(1, math.ceil(size / rule.target_bytes - _REMAINDER_RATIO))
         if expected < len(some) or any(map(rule.is_other, some)):
             yield CompactGroup(dict(some[0].partition), some, size, expected)
 
 
 def hour_began(partition: Mapping[str, str | None]) -> datetime | None:
-    """Return when the hour began, in UTC, that the folders ``year=…/month=…/day=…/hour=…`` name; None of others."""
+    """Return the start in UTC of the hour of the folders ``year=…/month=…/day=…/hour=…``; None for other folders."""
     try:
         return datetime(*(int(partition[name] or "") for name in _HOUR), tzinfo=UTC)  # type: ignore[misc, arg-type]
     except (KeyError, ValueError):
@@ -146,49 +146,49 @@ def hour_began(partition: Mapping[str, str | None]) -> datetime | None:
 
 
 def count_rows(store: ObjectStore, files: Iterable[LiveFile]) -> int:
-    """Return how many rows some files hold.
+    """Return the number of rows in some files.
 
     Raises
     ------
     DecodeError, NotFoundError
-        If a file whose rows are not noted cannot be read, or is gone.
+        If the number of rows of a file is not recorded, and the file cannot be read or does not exist.
     """
     files = list(files)
-    unknown = {each.path for each in files if each.rows is None}
-    known = sum(each.rows for each in files if each.rows is not None)
+    unknown = {file.path for file in files if file.rows is None}
+    rows = sum(file.rows for file in files if file.rows is not None)
     if not unknown:
-        return known
-    entries = [each for each in store.list() if each.path in unknown]
+        return rows
+    entries = [entry for entry in store.list() if entry.path in unknown]
     for entry, footer in zip(entries, FooterReader(store).read_ahead(entries), strict=True):
         if footer is None:
-            known += sum(batch.num_rows for batch in read_batches(store, entry))
+            rows += sum(batch.num_rows for batch in read_batches(store, entry))
         else:
-            known += footer.rows
-    return known
+            rows += footer.rows
+    return rows
 
 
-# Assumed: the footer, the columns, and the new file read again for its digest.
+# Assumed: the footer, the columns, and another read of the new file for its digest.
 _READS_OF_A_FILE = 3
 
 
 @dataclass(frozen=True)
 class CompactPlan(EstimatedPlan):
-    """What a compaction would do.
+    """Plan of a compaction.
 
     Attributes
     ----------
     path
-        The folder as given.
+        The folder, as passed.
     version
         Its version.
     files_before, bytes_before
         The live files.
     files_after
-        About how many there will be.
+        Estimated number of live files afterwards.
     files_rewritten, bytes_rewritten
-        How many are read, and written again.
+        Files that are read and rewritten, and their size.
     bytes_kept
-        Bytes of files that stay, and are read for the digest of the whole folder.
+        Bytes of unchanged files that are read for the digest of the complete folder.
     target_bytes
         Size of the new files.
     engine
@@ -196,7 +196,7 @@ class CompactPlan(EstimatedPlan):
     groups
         The files that are rewritten together.
     estimate
-        What rewriting takes and costs; as Arrow data, files are assumed to be three times their size.
+        Resources and cost of rewriting; as Arrow data, files are assumed to be three times their size.
     """
 
     path: str
@@ -215,31 +215,32 @@ class CompactPlan(EstimatedPlan):
 
 @dataclass(frozen=True, kw_only=True)
 class CompactReport(FilesReport):
-    """What a compaction did; the layout is that of all live files afterwards.
+    """Result of a compaction; the layout is that of all live files afterwards.
 
     Attributes
     ----------
     path
-        The folder as given.
+        The folder, as passed.
     engine, tasks
-        What ran it.
+        The engine, and its number of tasks.
     files_before, files_after, bytes_before, bytes_after
-        Live files of the whole folder, before and after.
+        Live files of the complete folder, before and after.
     rows
-        Rows of the whole folder, as many before as after.
+        Rows of the complete folder, which do not change.
     digest_before, digest_after
-        Digest of the whole folder, equal. Null with ``verify=rows``; also if files stay whose digest is not noted, and
-        ``verify=rewritten`` forbids to read them, or ``max_seconds`` were over.
+        Digest of the complete folder, equal. Null with ``verify=rows``; also if unchanged files have no recorded
+        digest,
+        and ``verify=rewritten`` forbids to read them, or ``max_seconds`` were over.
     rows_rewritten
         Rows of the files that were replaced.
     files_rewritten, files_written, bytes_rewritten, bytes_written
         The old files that were replaced, and the new ones.
     groups_left
-        Groups of files that were left as they are because ``max_seconds`` were over.
+        Groups of files that were not rewritten because ``max_seconds`` were over.
     files_left
-        Files that were left as they are because Arrow would write other types, each with the reason.
+        Files that were not rewritten because Arrow would write other types, each with the reason.
     catalog
-        What was registered in the catalog, if that was asked for.
+        The registered table in the catalog, if requested.
     """
 
     path: str
@@ -263,7 +264,7 @@ class CompactReport(FilesReport):
 
 
 def plan_compact(options: CompactOptions) -> CompactPlan:
-    """Return what :func:`compact` would rewrite, from the list of the live files alone.
+    """Return the plan of :func:`compact`, from the list of the live files alone.
 
     Raises
     ------
@@ -278,7 +279,7 @@ def plan_compact(options: CompactOptions) -> CompactPlan:
 def compact(
     options: CompactOptions, *, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> CompactReport:
-    """Rewrite the small files of a folder as few large ones, which replace them in one commit.
+    """Rewrite the small files of a folder as a few large ones, which replace them in one commit.
 
     Parameters
     ----------
@@ -290,7 +291,7 @@ def compact(
     NotFoundError
         If the folder has no live file.
     TargetError
-        If another job replaces files of the folder now, or did meanwhile; the folder is then as it was left by that
+        If another job replaces files of the folder now, or did in the meantime; the folder then keeps the state of that
         job. Or if the files could not be the table that ``catalog`` names.
     """
     return _CompactJob(options, master=master, conf=conf).run()
@@ -309,7 +310,7 @@ class _CompactJob(FilesJob[RewriteResult, CompactReport]):
         require_own_files(self.store, "a compaction would break it", changes=True)
         check_folder(options.path, options.catalog, options, options.format)
         self.target = Target(store=self.store, mode="replace", operation="compact", keeps_replaced=options.keep_old)
-        # Of a log each file is known to its readers before it is replaced.
+        # The readers of a log must have its files numbered before these are replaced.
         number_log(self.store)
         self.budget = LocalBudget(None, job=f"compaction of {options.path}")
 
@@ -320,7 +321,7 @@ class _CompactJob(FilesJob[RewriteResult, CompactReport]):
 
     @property
     def has_work(self) -> bool:
-        return bool(self.plan.groups or self.kept)
+        return bool(self.plan.groups or self.unchanged)
 
     def work(self, engine: Engine) -> list[RewriteResult]:
         return engine.run(rewrite_task, self.tasks(self.options.tasks or engine.parallelism), self.budget)
@@ -332,36 +333,36 @@ class _CompactJob(FilesJob[RewriteResult, CompactReport]):
         return file_figures(self.options, parts, report.bytes_rewritten, report.seconds)
 
     @property
-    def kept(self) -> tuple[LiveFile, ...]:
-        """Return the files that stay and have to be read."""
-        return _kept_unknown(self.options, self.before, self.plan.groups)
+    def unchanged(self) -> tuple[LiveFile, ...]:
+        """Return the unchanged files that have to be read."""
+        return _unchanged_without_digest(self.options, self.before, self.plan.groups)
 
     def tasks(self, count: int) -> list[RewriteTask]:
-        """Return the tasks; each knows its files as they are listed now."""
-        options, entries = self.options, {each.path: each for each in self.store.list()}
+        """Return the tasks; each has its files as they are listed now."""
+        options, entries = self.options, {entry.path: entry for entry in self.store.list()}
         groups, noted_files = {}, look_up(self.store, entries.values())
         firsts = [group.files[0].path for group in self.plan.groups]
         folders = partition_columns(self.store, firsts, {})
         for group in self.plan.groups:
-            missing = [each.path for each in group.files if each.path not in entries]
+            missing = [file.path for file in group.files if file.path not in entries]
             if missing:
                 raise NotFoundError(
-                    f"{self.store.uri}/{missing[0]} is a live file, and is not there: something else than ddbio "
-                    "deleted it; restore it, or publish the folder anew"
+                    f"{self.store.uri}/{missing[0]} is a live file, but does not exist: a program other than ddbio "
+                    "deleted it; restore it, or publish the folder again"
                 )
             form, codec = _written_as(options, group.files[0].path)
-            found = tuple(noted_files.with_checksums(entries[each.path]) for each in group.files)
-            noted = {name: None for each in group.files for name in each.statistics or ()}
-            declared = tuple(noted_files.schemas.get(each.path) for each in found)
+            entries_of_group = tuple(noted_files.with_checksums(entries[file.path]) for file in group.files)
+            noted = {name: None for file in group.files for name in file.statistics or ()}
+            declared = tuple(noted_files.schemas.get(entry.path) for entry in entries_of_group)
             columns = folders[group.files[0].path]
-            is_other = any(_is_other(options, each) for each in group.files)
+            is_other = any(_is_other(options, file) for file in group.files)
             groups[id(group)] = RewriteGroup(
-                group.partition, found, declared, form, codec, tuple(noted), columns, is_other
+                group.partition, entries_of_group, declared, form, codec, tuple(noted), columns, is_other
             )
         ends_at = None if options.max_seconds is None else time.time() + options.max_seconds - self.clock.seconds()
-        kept = self.kept
+        unchanged = self.unchanged
         assignments = balance([group.bytes for group in self.plan.groups], count)
-        assignments += [[]] * (min(count, len(kept)) - len(assignments))
+        assignments += [[]] * (min(count, len(unchanged)) - len(assignments))
         return [
             RewriteTask(
                 number=number,
@@ -371,45 +372,48 @@ class _CompactJob(FilesJob[RewriteResult, CompactReport]):
                 target_bytes=int(options.target_bytes),
                 sort_by=options.sort_by or (),
                 verifies=options.verify != "rows",
-                kept=tuple(each.path for each in kept[number :: len(assignments)]),
+                unchanged=tuple(file.path for file in unchanged[number :: len(assignments)]),
                 ends_at=ends_at,
             )
             for number, indices in enumerate(assignments)
         ]
 
     def _stays(self, results: Sequence[RewriteResult]) -> tuple[int, Digest | None]:
-        """Return the number of rows that stay where they are, and their digest if it is known."""
-        read = Digest.merged(each.kept for each in results)
-        passed = {each.path for each in self.kept} | {path for each in results for path in each.replaced}
-        others = [each for each in self.before.files if each.path not in passed]
+        """Return the number of rows in unchanged files, and their digest if it is known."""
+        read = Digest.merged(result.unchanged for result in results)
+        passed = {file.path for file in self.unchanged} | {path for result in results for path in result.replaced}
+        others = [file for file in self.before.files if file.path not in passed]
         rows = read.count + count_rows(self.store, others)
         if self.options.verify == "rows":
             return rows, None
-        noted = [Digest.from_hex(each.rows, each.digest) for each in others if each.rows is not None and each.digest]
+        noted = [Digest.from_hex(file.rows, file.digest) for file in others if file.rows is not None and file.digest]
         return rows, Digest.merged([read, *noted]) if len(noted) == len(others) else None
 
     def counts(self, results: Sequence[RewriteResult], staged: Sequence[StagedFile]) -> dict[str, Any]:
         before = self.before
-        replaced = {path for each in results for path in each.replaced}
-        old = sum(each.size_bytes for each in before.files if each.path in replaced)
-        new = sum(each.size_bytes for each in staged)
-        digests = Digest.merged(each.before for each in results), Digest.merged(each.after for each in results)
+        replaced = {path for result in results for path in result.replaced}
+        old = sum(file.size_bytes for file in before.files if file.path in replaced)
+        new = sum(file.size_bytes for file in staged)
+        digests = Digest.merged(result.before for result in results), Digest.merged(result.after for result in results)
         if digests[0].as_tuple() != digests[1].as_tuple() and self.options.verify != "rows":
             raise TargetError(
-                f"the rewritten files of {self.store.uri} hold {digests[1].count:,} rows with digest "
+                f"the rewritten files of {self.store.uri} have {digests[1].count:,} rows with digest "
                 f"{digests[1].hexdigest()}, the old ones {digests[0].count:,} with {digests[0].hexdigest()}: nothing "
                 "was committed; please report this",
                 self.store.uri,
             )
-        rows_rewritten = sum(each.rows for each in results)
-        rows_kept, kept = self._stays(results)
-        shown = [None if kept is None else Digest.merged([kept, each]).hexdigest() for each in digests]
-        size = sum(each.size_bytes for each in before.files)
-        sizes = [each.size_bytes for each in before.files if each.path not in replaced]
+        rows_rewritten = sum(result.rows for result in results)
+        rows_unchanged, digest_unchanged = self._stays(results)
+        shown = [
+            None if digest_unchanged is None else Digest.merged([digest_unchanged, digest]).hexdigest()
+            for digest in digests
+        ]
+        size = sum(file.size_bytes for file in before.files)
+        sizes = [file.size_bytes for file in before.files if file.path not in replaced]
         return {
             "files_after": len(before.files) - len(replaced) + len(staged),
             "bytes_after": size - old + new,
-            "rows": rows_kept + rows_rewritten,
+            "rows": rows_unchanged + rows_rewritten,
             "digest_before": shown[0],
             "digest_after": shown[1],
             "rows_rewritten": rows_rewritten,
@@ -417,30 +421,30 @@ class _CompactJob(FilesJob[RewriteResult, CompactReport]):
             "files_written": len(staged),
             "bytes_rewritten": old,
             "bytes_written": new,
-            "groups_left": sum(each.groups_left for each in results),
-            "layout": layout_of([*sizes, *(each.size_bytes for each in staged)]),
-            "files_left": {path: reason for each in results for path, reason in sorted(each.left.items())},
+            "groups_left": sum(result.groups_left for result in results),
+            "layout": layout_of([*sizes, *(file.size_bytes for file in staged)]),
+            "files_left": {path: reason for result in results for path, reason in sorted(result.skipped.items())},
         }
 
     def require_one_schema(self, schemas: Sequence[pa.Schema]) -> None:
-        """Refuse several schemas of files that do not tell their own: a manifest has one for all."""
+        """Refuse several schemas of files that do not store their own: a manifest has one schema for all files."""
         forms = {self.options.format or format_of(group.files[0].path).name for group in self.plan.groups}  # type: ignore[union-attr]
         untyped = sorted(form for form in forms if FORMATS[form].text_rows is not None)
-        if untyped and any(not each.equals(schemas[0], check_metadata=True) for each in schemas):
+        if untyped and any(not schema.equals(schemas[0], check_metadata=True) for schema in schemas):
             raise TargetError(
-                f"the {untyped[0]} files of {self.store.uri} have different columns, of which {untyped[0]} tells no "
+                f"the {untyped[0]} files of {self.store.uri} have different columns, and {untyped[0]} does not store "
                 "types: compact them into another format, or by --partition",
                 self.store.uri,
             )
 
     def described(self, report: CompactReport, results: Sequence[RewriteResult]) -> dict[str, Any] | None:
         if not report.files_rewritten:
-            # No group is worth it, or the time was over before any was begun.
+            # No group was selected, or the time was over before the first group.
             return None
-        schemas = [each for result in results for each in result.schemas]
+        schemas = [schema for result in results for schema in result.schemas]
         self.require_one_schema(schemas)
-        self.replaced = sorted({path for each in results for path in each.replaced})
-        rewritten = (each for group in self.plan.groups for each in group.files)
+        self.replaced = sorted({path for result in results for path in result.replaced})
+        rewritten = (file for group in self.plan.groups for file in group.files)
         described = describe_files(self.store, rewritten, are_rewritten=True)
         return {
             "source": {"path": self.options.path, "version": self.plan.version},
@@ -451,7 +455,7 @@ class _CompactJob(FilesJob[RewriteResult, CompactReport]):
 
 def _plan(options: CompactOptions, snapshot: Snapshot) -> CompactPlan:
     target = int(options.target_bytes)
-    pairs = (each.partition("=") for each in options.partition or ())
+    pairs = (text.partition("=") for text in options.partition or ())
     rule = CompactRule(
         target_bytes=target,
         small_bytes=int(options.small_than or target * SMALL_RATIO),
@@ -459,21 +463,21 @@ def _plan(options: CompactOptions, snapshot: Snapshot) -> CompactPlan:
         is_other=lambda file: _is_other(options, file),
     )
     mixed = mixed_hours(open_store(options.path, options))
-    files = [each for each in _closed(options, snapshot.files) if each.path.rpartition("/")[0] not in mixed]
-    groups = plan_groups([each for each in files if _is_compactable(each.path)], rule)
-    rewritten, size = sum(len(each.files) for each in groups), sum(each.bytes for each in groups)
-    written = sum(each.expected_files for each in groups)
+    files = [file for file in _closed(options, snapshot.files) if file.path.rpartition("/")[0] not in mixed]
+    groups = plan_groups([file for file in files if _is_compactable(file.path)], rule)
+    rewritten, size = sum(len(group.files) for group in groups), sum(group.bytes for group in groups)
+    written = sum(group.expected_files for group in groups)
     reads = rewritten * _READS_OF_A_FILE
     parts = [*input_parts(options.path, len(snapshot.files), reads), *output_parts(options.path, written, size)]
     return CompactPlan(
         path=options.path,
         version=snapshot.version,
         files_before=len(snapshot.files),
-        bytes_before=sum(each.size_bytes for each in snapshot.files),
-        files_after=len(snapshot.files) - rewritten + sum(each.expected_files for each in groups),
+        bytes_before=sum(file.size_bytes for file in snapshot.files),
+        files_after=len(snapshot.files) - rewritten + sum(group.expected_files for group in groups),
         files_rewritten=rewritten,
         bytes_rewritten=size,
-        bytes_kept=sum(each.size_bytes for each in _kept_unknown(options, snapshot, groups)),
+        bytes_kept=sum(file.size_bytes for file in _unchanged_without_digest(options, snapshot, groups)),
         target_bytes=target,
         engine=engine_for(options.engine),
         groups=groups,
@@ -482,59 +486,61 @@ def _plan(options: CompactOptions, snapshot: Snapshot) -> CompactPlan:
 
 
 def _closed(options: CompactOptions, files: Iterable[LiveFile]) -> Iterable[LiveFile]:
-    """Return the files of hours that ended long enough ago, or all if that was not asked for."""
+    """Return the files of hours that ended long enough ago, or all if that was not requested."""
     if options.closed_hours is None:
         return files
     before = datetime.now(UTC) - timedelta(seconds=seconds_of(options.closed_hours), hours=1)
-    return [each for each in files if (began := hour_began(each.partition)) is not None and began <= before]
+    return [file for file in files if (began := hour_began(file.partition)) is not None and began <= before]
 
 
-def _kept_unknown(options: CompactOptions, snapshot: Snapshot, groups: Sequence[CompactGroup]) -> tuple[LiveFile, ...]:
-    """Return the files that stay, and whose digest is wanted and not noted."""
+def _unchanged_without_digest(
+    options: CompactOptions, snapshot: Snapshot, groups: Sequence[CompactGroup]
+) -> tuple[LiveFile, ...]:
+    """Return the unchanged files whose digest is required and not recorded."""
     if options.verify != "digest":
         return ()
     rewritten = {file.path for group in groups for file in group.files}
-    files = (each for each in snapshot.files if each.path not in rewritten)
-    return tuple(each for each in files if each.rows is None or each.digest is None)
+    files = (file for file in snapshot.files if file.path not in rewritten)
+    return tuple(file for file in files if file.rows is None or file.digest is None)
 
 
 def _live(store: ObjectStore, options: CompactOptions) -> Snapshot:
     snapshot = live_files(store)
     if not snapshot.files:
-        raise NotFoundError(f"{options.path} holds no live file: name the folder that a job wrote")
+        raise NotFoundError(f"{options.path} has no live file: name the folder that a job wrote")
     return snapshot
 
 
 def _is_compactable(path: str) -> bool:
-    found = format_of(path)
-    if found is None or found.open_writer is None or is_dynamodb_json_file(path):
+    file_format = format_of(path)
+    if file_format is None or file_format.open_writer is None or is_dynamodb_json_file(path):
         return False
-    # Text that ddbio did not write has no types: to read it would be to guess them.
-    return found.keeps_types or found.is_splittable or bool(job_of(path))
+    # Text that ddbio did not write has no types: they would have to be guessed.
+    return file_format.keeps_types or file_format.is_splittable or bool(job_of(path))
 
 
 def _is_other(options: CompactOptions, file: LiveFile) -> bool:
-    """Return whether a file has another format or codec than was asked for."""
+    """Return whether a file has another format or codec than requested."""
     form, codec = _written_as(options, file.path)
-    found = format_of(file.path)
-    is_converted = found is not None and found.name != form
+    file_format = format_of(file.path)
+    is_converted = file_format is not None and file_format.name != form
     return is_converted or (
         options.compression is not None and not file.path.endswith(f".{FORMATS[form].extensions[codec]}")
     )
 
 
 def _written_as(options: CompactOptions, path: str) -> tuple[str, Compression]:
-    """Return the format and the codec of what a file is rewritten as."""
-    found = format_of(path)
-    form = options.format or ("parquet" if found is None else found.name)
-    endings = sorted(FORMATS[form].extensions.items(), key=lambda each: -len(each[1]))
-    # A name that tells no codec says nothing: files of pyarrow and polars are called so whatever theirs is.
+    """Return the format and the codec of the new file."""
+    file_format = format_of(path)
+    form = options.format or ("parquet" if file_format is None else file_format.name)
+    endings = sorted(FORMATS[form].extensions.items(), key=lambda item: -len(item[1]))
+    # A name without a codec has no meaning: pyarrow and polars use such names for any codec.
     own = next((codec for codec, ending in endings if codec != "none" and path.endswith(f".{ending}")), None)
     return form, FORMATS[form].codec(options.compression or own)
 
 
 def _schema_text(schema: pa.Schema) -> str:
-    # Columns of other programs may have types that a schema file does not know.
+    # Columns of other programs may have types that a schema file does not support.
     with suppress(SchemaError):
         return schema_to_json(normalize_schema(told_apart(schema)))
     return ""

@@ -1,4 +1,4 @@
-"""Report how a dataset lies in files, reading the footers of Parquet and ORC and no row."""
+"""Report of a dataset's layout in files, from the footers of Parquet and ORC; no row is read."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
     from ddbio.storage.staged import StoredObject
 
 _MIB = 1024 * 1024
-# Bars in one chart.
-_DRAWN = 30
+# Maximum number of bars in a chart.
+_MAX_BARS = 30
 
 
 def layout(options: LayoutOptions) -> LayoutReport:
-    """Return how a dataset lies in files: their sizes, small ones, row groups, partitions, and what each column takes.
+    """Return the layout of a dataset: file sizes, small files, row groups, partitions, and the bytes of each column.
 
     Only the footers of Parquet and ORC are read, and no row.
 
     Raises
     ------
     NotFoundError
-        If the folder holds no file of rows.
+        If the folder has no file of rows.
     DecodeError
         If the footer of a file is damaged.
     OptionError
-        If charts are asked for and matplotlib is not installed.
+        If charts are requested and matplotlib is not installed.
     TargetError
         If a page cannot be written.
     """
     clock = Clock()
-    found = find_data(options.path, options, options.input_format)
-    files = [(found.live_file(each), _stored_as(each)) for each in found.files]
+    data = find_data(options.path, options, options.input_format)
+    files = [(data.live_file(file), _stored_as(file)) for file in data.files]
     counter = LayoutCounter(int(options.small_than))
-    footers = FooterReader(found.store).read_ahead(entry for _, entry in files)
+    footers = FooterReader(data.store).read_ahead(entry for _, entry in files)
     for (file, entry), footer in zip(files, footers, strict=True):
-        # Of a file that was replaced nobody noted the rows.
+        # The number of rows of a replaced file is not recorded.
         rows = file.rows if file.size_bytes == entry.size_bytes else None
         counter.add(entry.size_bytes, _format_name(entry), file.partition, rows, footer)
     report = counter.report(options.path, clock.seconds(), clock.cpu_seconds())
@@ -58,23 +58,23 @@ def layout(options: LayoutOptions) -> LayoutReport:
 
 def _charts(report: LayoutReport) -> list[Bars]:
     """Return the histogram, the largest partitions and the largest columns."""
-    files = [each.files for each in report.histogram]
+    files = [size_class.files for size_class in report.histogram]
     charts = [Bars("Files by size", "files", list(map(class_text, report.histogram)), files)]
-    partitions, columns = report.partitions[:_DRAWN], report.columns[:_DRAWN]
+    partitions, columns = report.partitions[:_MAX_BARS], report.columns[:_MAX_BARS]
     if partitions:
-        sizes = [round(each.bytes / _MIB, 3) for each in partitions]
+        sizes = [round(partition.bytes / _MIB, 3) for partition in partitions]
         charts.append(Bars("Largest partitions", "MiB", list(map(partition_text, partitions)), sizes))
     if columns:
-        sizes = [round(each.bytes / _MIB, 3) for each in columns]
-        charts.append(Bars("Largest columns, as stored", "MiB", [each.name for each in columns], sizes))
+        sizes = [round(column.bytes / _MIB, 3) for column in columns]
+        charts.append(Bars("Largest columns, as stored", "MiB", [column.name for column in columns], sizes))
     return charts
 
 
 def _format_name(entry: StoredObject) -> str:
-    found = format_of(entry)
-    return "other" if found is None else found.name
+    file_format = format_of(entry)
+    return "other" if file_format is None else file_format.name
 
 
 def _stored_as(entry: StoredObject) -> StoredObject:
-    """Return a file by the format in which it is stored, also if only some of its rows are items."""
+    """Return a file with its stored format, even if only some of its rows are items."""
     return replace(entry, format=PARQUET.name) if entry.format == LAKE_ROWS.name else entry

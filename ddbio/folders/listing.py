@@ -1,4 +1,4 @@
-"""List the live files of a folder, and its history."""
+"""Listing of the live files of a folder, and of its history."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ListedFile(Result):
-    """A live file of a folder.
+    """Live file of a folder.
 
     Attributes
     ----------
@@ -25,7 +25,7 @@ class ListedFile(Result):
     bytes
         Size.
     rows
-        Number of rows, or null if only reading the file would tell.
+        Number of rows, or null if they can only be counted by reading the file.
     partition
         The values of its partition columns, as text.
     """
@@ -43,15 +43,15 @@ class FileList(Result):
     Attributes
     ----------
     path
-        The folder as given.
+        The folder, as passed.
     version
         The version of the folder; 0 if no commit has written a snapshot.
     job_id, operation, created_at
-        The job that made this version, what it did, and when; empty in version 0.
+        The job that created this version, its operation, and the time; empty in version 0.
     bytes
         Size of all files.
     rows
-        Number of all rows, or null if it is not known of each file.
+        Number of all rows, or null if that of a file is unknown.
     files
         The files.
     """
@@ -67,20 +67,20 @@ class FileList(Result):
 
     @property
     def paths(self) -> list[str]:
-        """Return the URIs or local paths, as readers of Parquet take them."""
-        return [each.path for each in self.files]
+        """Return the URIs or local paths, for readers of Parquet."""
+        return [file.path for file in self.files]
 
     def to_symlinks(self) -> str:
-        """Return a symlink manifest, as Athena, Hive and Trino read it."""
+        """Return a symlink manifest for Athena, Hive and Trino."""
         return format_links(self.paths)
 
     def to_manifest(self) -> str:
-        """Return a manifest with URLs and sizes, as Redshift's COPY reads it."""
-        return format_entries([(each.path, each.bytes) for each in self.files])
+        """Return a manifest with URLs and sizes for Redshift's COPY."""
+        return format_entries([(file.path, file.bytes) for file in self.files])
 
 
 def list_files(options: FilesListOptions) -> FileList:
-    """Return the live files of a folder that ddbio writes: give their ``paths`` to a reader of files.
+    """Return the live files of a folder of ddbio; pass their ``paths`` to a reader of files.
 
     Raises
     ------
@@ -92,35 +92,35 @@ def list_files(options: FilesListOptions) -> FileList:
     folder = options.path.rstrip("/")
     store = open_store(options.path, options)
     require_own_files(store, "its files alone are not its rows", "read the table by its metadata")
-    found = live_files(store, options.at_version)
+    snapshot = live_files(store, options.at_version)
     files = tuple(
-        ListedFile(f"{folder}/{each.path}", each.size_bytes, each.rows, dict(each.partition)) for each in found.files
+        ListedFile(f"{folder}/{file.path}", file.size_bytes, file.rows, dict(file.partition)) for file in snapshot.files
     )
-    rows = [each.rows for each in files]
+    rows = [file.rows for file in files]
     return FileList(
         path=options.path,
-        version=found.version,
-        job_id=found.job_id,
-        operation=found.operation,
-        created_at=found.created_at,
-        bytes=sum(each.bytes for each in files),
+        version=snapshot.version,
+        job_id=snapshot.job_id,
+        operation=snapshot.operation,
+        created_at=snapshot.created_at,
+        bytes=sum(file.bytes for file in files),
         rows=None if None in rows else sum(row for row in rows if row is not None),
         files=files,
     )
 
 
 def list_versions(options: FilesListOptions) -> list[dict[str, Any]]:
-    """Return what made each version of a folder that is there, oldest first."""
+    """Return the origin of each existing version of a folder, oldest first."""
     return [
         {
-            "version": each.version,
-            "job_id": each.job_id,
-            "operation": each.operation,
-            "created_at": each.created_at,
-            "files": len(each.files),
-            "bytes": sum(file.size_bytes for file in each.files),
-            "added": len(each.added),
-            "removed": len(each.removed),
+            "version": snapshot.version,
+            "job_id": snapshot.job_id,
+            "operation": snapshot.operation,
+            "created_at": snapshot.created_at,
+            "files": len(snapshot.files),
+            "bytes": sum(file.size_bytes for file in snapshot.files),
+            "added": len(snapshot.added),
+            "removed": len(snapshot.removed),
         }
-        for each in read_history(open_store(options.path, options))
+        for snapshot in read_history(open_store(options.path, options))
     ]

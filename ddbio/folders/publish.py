@@ -1,4 +1,4 @@
-"""Publish the live files of one folder as the next version of another, and take a version back."""
+"""Publication of the live files of one folder as the next version of another, and rollback to an older version."""
 
 from __future__ import annotations
 
@@ -62,26 +62,26 @@ LINKS = "_symlink_format_manifest/manifest"
 """Symlink manifest of the newest version: https://docs.delta.io/latest/presto-integration.html has the layout."""
 
 _THREADS = 16
-# Assumed: a copy that S3 makes itself takes this, and as much again for each so many bytes; a link takes nothing.
+# Assumed duration of a copy by S3, which is added again for each of these bytes; a link takes no time.
 _COPY_SECONDS, _COPY_BYTES = 0.1, 100 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class PublishPlan(EstimatedPlan):
-    """Describe what a publication would do.
+    """Plan of a publication.
 
     Attributes
     ----------
     source, dest
-        The folders as given.
+        The folders, as passed.
     version
         The version of the source whose files are published.
     files, rows
-        Its live files and their rows; rows are null where only reading would tell.
+        Its live files and their rows; rows are null if they can only be counted by reading.
     reads_files
-        Whether the files are read: for the digest or the number of rows that is expected, or for rules.
+        Whether the files are read: for the expected digest or number of rows, or for rules.
     estimate
-        What copying, and reading, takes and costs.
+        Resources and cost of copying and reading.
     """
 
     source: str
@@ -95,12 +95,12 @@ class PublishPlan(EstimatedPlan):
 
 @dataclass(frozen=True, kw_only=True)
 class PublishReport(Report):
-    """What was published.
+    """Result of a publication.
 
     Attributes
     ----------
     source, dest
-        The folders as given; the source of a rollback is null.
+        The folders, as passed; the source of a rollback is null.
     job_id
         The job; its manifest is ``_ddbio/<job_id>.json`` below ``dest``.
     version, version_before
@@ -108,17 +108,17 @@ class PublishReport(Report):
     changed
         Whether this run moved the pointer; false if the same files of the source were published last.
     files, bytes, rows
-        What the version holds; rows are null where only reading would tell.
+        Contents of the version; rows are null if they can only be counted by reading.
     manifest
         The symlink manifest, for Athena, Hive and Trino.
     seconds
         Wall time.
     layout
-        How the live files lie now: their sizes, and how many are small.
+        Sizes of the live files now, and the number of small ones.
     catalog
-        What was registered in the catalog, if that was asked for.
+        The registered table in the catalog, if requested.
     planned, actual
-        Bytes that are copied, seconds and USD, as planned and as it was; a rollback copies nothing.
+        Bytes that are copied, seconds and USD, as planned and as measured; a rollback copies nothing.
     """
 
     source: str | None
@@ -139,7 +139,7 @@ class PublishReport(Report):
 
 
 def publish(options: PublishOptions, check: Callable[[list[str]], None] | None = None) -> PublishReport:
-    """Make the live files of a folder the next version of another; its readers see the old version or the new.
+    """Make the live files of a folder the next version of another; its readers see the old version or the new one.
 
     Parameters
     ----------
@@ -149,10 +149,11 @@ def publish(options: PublishOptions, check: Callable[[list[str]], None] | None =
     Raises
     ------
     NotFoundError
-        If the source has no live file, or one of them is gone.
+        If the source has no live file, or one of them does not exist.
     TargetError
-        If the files do not hold what is expected, or break a rule, or another job replaces files of the target now. Or
-        if they could not be the table that ``catalog`` names.
+        If the files do not have the expected contents, or break a rule, or another job replaces files of the target
+        now.
+        Or if they could not be the table that ``catalog`` names.
     """
     return _PublishJob(options, check).run()
 
@@ -175,11 +176,11 @@ class _PublishJob(FilesJob[StagedFiles, PublishReport]):
         require_target(self.store)
         check_folder(options.source, options.catalog, options, None, options.dest)
         self.source = open_store(options.source, options)
-        self.found = live_files(self.source)
-        self.plan = _plan(options, self.found)
+        self.snapshot = live_files(self.source)
+        self.plan = _plan(options, self.snapshot)
         self.extent = f"{self.plan.files} files"
         self.target = Target(store=self.store, mode="replace", operation="publish", keeps_replaced=True)
-        self.facts = {"folder": self.source.uri, "version": self.found.version, "files": sorted(self.found.paths)}
+        self.facts = {"folder": self.source.uri, "version": self.snapshot.version, "files": sorted(self.snapshot.paths)}
 
     def prepare(self) -> None:
         self.before = self.after = live_files(self.store)
@@ -191,12 +192,12 @@ class _PublishJob(FilesJob[StagedFiles, PublishReport]):
 
     def work(self, engine: Engine) -> list[StagedFiles]:
         del engine
-        _require_expected(self.options, self.source, self.found, self._check)
+        _require_expected(self.options, self.source, self.snapshot, self._check)
         limits = run_limits(self.options, self.plan.estimate)
         staged = _stage(
-            self.source, self.store, self.job_id, self.found, lambda: limits.require_time(self.clock.seconds())
+            self.source, self.store, self.job_id, self.snapshot, lambda: limits.require_time(self.clock.seconds())
         )
-        added = [LiveFile.from_dict(each.manifest_entry()) for each in staged]
+        added = [LiveFile.from_dict(file.manifest_entry()) for file in staged]
         self.after = self.before.changed((self.job_id, "publish", ""), added, self.before.paths)
         return [StagedFiles(staged)]
 
@@ -213,12 +214,12 @@ class _PublishJob(FilesJob[StagedFiles, PublishReport]):
 
     def described(self, report: PublishReport, results: Sequence[StagedFiles]) -> dict[str, Any]:
         del report, results
-        described = describe_files(self.source, self.found.files)
+        described = describe_files(self.source, self.snapshot.files)
         schema = "" if described.schema is None else schema_to_json(described.schema)
         return {"source": self.facts, "schema": schema, "partition_by": described.partition_by}
 
     def committed(self, report: PublishReport) -> PublishReport:
-        # Also where the run that published them was killed before it could.
+        # Also if the run that published them was killed before it could write them.
         after = live_files(self.store)
         write_links(self.store, after)
         return replace(report, **_facts_of(self.options.source, self.options.dest, after, self.before))
@@ -229,7 +230,7 @@ class _PublishJob(FilesJob[StagedFiles, PublishReport]):
 
 
 def plan_publish(options: PublishOptions) -> PublishPlan:
-    """Return what :func:`publish` would copy, take and cost, from the list of the live files alone.
+    """Return the copies, resources and cost of :func:`publish`, from the list of the live files alone.
 
     Raises
     ------
@@ -248,19 +249,19 @@ def _require_publishable(options: PublishOptions) -> None:
     Raises
     ------
     OptionError
-        Naming what it is.
+        With the kind of the source.
     TargetError
-        If the source holds files of rows whose names tell no format.
+        If the source has files of rows whose names have no known format.
     """
     advice = "readers read the table itself; 'ddbio export read' and 'ddbio scan' make files that can be published"
     source = open_store(options.source, options)
     require_own_files(source, "copies of its files would hold other rows", advice)
-    # What jobs have committed is published, and nothing else; without a commit it is what the names of files tell.
+    # Exactly the committed files are published; without a commit, the names of files determine the published ones.
     if recognize(source).kind != "files":
         return
     with suppress(NotFoundError):
-        found = find_data(options.source, options)
-        if unnamed := [each.path for each in found.files if each.format is not None]:
+        data = find_data(options.source, options)
+        if unnamed := [file.path for file in data.files if file.format is not None]:
             raise TargetError(
                 f"{options.source} holds {len(unnamed):,} files whose names tell no format, such as {unnamed[0]}: "
                 "readers of the published folder would not read them; name them as .parquet, .orc or .avro",
@@ -268,11 +269,11 @@ def _require_publishable(options: PublishOptions) -> None:
             )
 
 
-def _plan(options: PublishOptions, found: Snapshot) -> PublishPlan:
-    """Return the plan of a publication: it reads the files that must be, and copies all of them."""
-    if not found.files:
-        raise NotFoundError(f"{options.source} holds no live file: name the folder that a job wrote")
-    count, size, rows = len(found.files), sum(each.size_bytes for each in found.files), _rows(found)
+def _plan(options: PublishOptions, snapshot: Snapshot) -> PublishPlan:
+    """Return the plan of a publication: it copies all files, and reads those that must be read."""
+    if not snapshot.files:
+        raise NotFoundError(f"{options.source} has no live file: name the folder that a job wrote")
+    count, size, rows = len(snapshot.files), sum(file.size_bytes for file in snapshot.files), _rows(snapshot)
     reads_files = options.expect_digest is not None or (options.expect_rows is not None and rows is None)
     reads_files = reads_files or options.rules is not None
     seconds = START_SECONDS
@@ -285,7 +286,7 @@ def _plan(options: PublishOptions, found: Snapshot) -> PublishPlan:
     cost = prices_of(options.region, options.prices).cost(parts)
     estimate = Estimate(0.0, s3_requests(parts), size, seconds, PROCESSORS if reads_files else "copies", cost)
     check_estimate(options, estimate)
-    return PublishPlan(options.source, options.dest, found.version, count, rows, reads_files, estimate)
+    return PublishPlan(options.source, options.dest, snapshot.version, count, rows, reads_files, estimate)
 
 
 def _file_parts(options: PublishOptions, count: int, size: int, *, reads_files: bool) -> list[Part]:
@@ -294,12 +295,12 @@ def _file_parts(options: PublishOptions, count: int, size: int, *, reads_files: 
 
 
 def rollback(options: RollbackOptions) -> PublishReport:
-    """Make an older version of a folder its newest again.
+    """Make an older version of a folder its newest version again.
 
     Raises
     ------
     NotFoundError
-        If there is no such version, or its files are gone.
+        If there is no such version, or its files do not exist.
     TargetError
         If another job replaces files of the folder now.
     """
@@ -308,21 +309,21 @@ def rollback(options: RollbackOptions) -> PublishReport:
     target = Target(store=store, mode="replace", operation="rollback", keeps_replaced=True)
     with committer.publishing(target, job_id) as move:
         history = read_history(store)
-        wanted = options.to_version or (history[-2].version if len(history) > 1 else 0)
-        found = next((each for each in history if each.version == wanted), None)
-        if found is None:
-            have = ", ".join(str(each.version) for each in history) or "none"
-            raise NotFoundError(f"{options.path} has no version {wanted or 'before its newest'}; it has {have}")
-        before, there = history[-1], {each.path for each in store.list()}
-        if gone := sorted(found.paths - there):
+        version = options.to_version or (history[-2].version if len(history) > 1 else 0)
+        snapshot = next((candidate for candidate in history if candidate.version == version), None)
+        if snapshot is None:
+            have = ", ".join(str(past.version) for past in history) or "none"
+            raise NotFoundError(f"{options.path} has no version {version or 'before its newest'}; it has {have}")
+        before, existing = history[-1], {entry.path for entry in store.list()}
+        if gone := sorted(snapshot.paths - existing):
             raise NotFoundError(
-                f"{len(gone):,} files of version {wanted} of {options.path} are gone (first: {gone[0]}): a compaction, "
-                "an overwrite or a vacuum deleted them"
+                f"{len(gone):,} files of version {version} of {options.path} are gone (first: {gone[0]}): a "
+                "compaction, an overwrite or a vacuum deleted them"
             )
-        restored = tuple(each for each in found.files if each.path not in before.paths)
+        restored = tuple(file for file in snapshot.files if file.path not in before.paths)
         created_at = datetime.now(UTC).isoformat(timespec="seconds")
-        info = CommitInfo(created_at=created_at, source={"version": wanted}, schema="", restored=restored)
-        move((), info, sorted(before.paths - found.paths))
+        info = CommitInfo(created_at=created_at, source={"version": version}, schema="", restored=restored)
+        move((), info, sorted(before.paths - snapshot.paths))
     after = live_files(store)
     write_links(store, after)
     report = PublishReport(**_facts_of(None, options.path, after, before), seconds=round(clock.seconds(), 3))
@@ -330,18 +331,18 @@ def rollback(options: RollbackOptions) -> PublishReport:
 
 
 def write_links(store: ObjectStore, snapshot: Snapshot) -> None:
-    """Write the symlink manifest of a version, in one step."""
-    store.put(LINKS, format_links(f"{store.uri}/{each.path}" for each in snapshot.files).encode())
+    """Write the symlink manifest of a version atomically."""
+    store.put(LINKS, format_links(f"{store.uri}/{file.path}" for file in snapshot.files).encode())
 
 
 def _stage(
-    source: ObjectStore, store: ObjectStore, job_id: str, found: Snapshot, check: Callable[[], None]
+    source: ObjectStore, store: ObjectStore, job_id: str, snapshot: Snapshot, check: Callable[[], None]
 ) -> list[StagedFile]:
-    """Stage copies of the files, in the folders of their partitions; before each, a check may raise."""
-    entries = {each.path: each for each in source.list()}
-    if missing := sorted(found.paths - entries.keys()):
-        raise NotFoundError(f"{source.uri}/{missing[0]} is a live file, and is gone: run the job that wrote it again")
-    naming, noted = FileNaming(job_id, 0), look_up(source, (entries[path] for path in found.paths))
+    """Stage copies of the files in the folders of their partitions; ``check`` is called before each, and may raise."""
+    entries = {entry.path: entry for entry in source.list()}
+    if missing := sorted(snapshot.paths - entries.keys()):
+        raise NotFoundError(f"{source.uri}/{missing[0]} is a live file, but does not exist: rerun the job that made it")
+    naming, noted = FileNaming(job_id, 0), look_up(source, (entries[path] for path in snapshot.paths))
 
     def copy(number: int, file: LiveFile) -> StagedFile:
         check()
@@ -353,12 +354,12 @@ def _stage(
         return replace(staged, partition=partition, statistics=statistics, digest=file.digest, crc32=entry.crc32)
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-copy") as pool:
-        return list(pool.map(copy, range(len(found.files)), found.files))
+        return list(pool.map(copy, range(len(snapshot.files)), snapshot.files))
 
 
 def _folder(file: LiveFile) -> str:
-    """Return the folders of a file's partition as they are."""
-    return "".join(f"{each}/" for each in file.path.split("/")[:-1] if "=" in each)
+    """Return the folders of a file's partition, unchanged."""
+    return "".join(f"{folder}/" for folder in file.path.split("/")[:-1] if "=" in folder)
 
 
 def _plain(statistics: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -366,10 +367,10 @@ def _plain(statistics: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _require_expected(
-    options: PublishOptions, source: ObjectStore, found: Snapshot, check: Callable[[list[str]], None] | None
+    options: PublishOptions, source: ObjectStore, snapshot: Snapshot, check: Callable[[list[str]], None] | None
 ) -> None:
-    """Refuse files that do not hold what was expected; what else lies in their folder does not count."""
-    paths = [each.path for each in found.files if each.size_bytes]
+    """Refuse files without the expected contents; other files in their folder do not count."""
+    paths = [file.path for file in snapshot.files if file.size_bytes]
     rows: int | None = None
     if options.expect_digest is not None:
         digest = digest_paths(source, paths)
@@ -381,7 +382,7 @@ def _require_expected(
                 options.source,
             )
     if options.expect_rows is not None:
-        rows = rows if rows is not None else _rows(found)
+        rows = rows if rows is not None else _rows(snapshot)
         rows = digest_paths(source, paths).count if rows is None else rows
         if rows != options.expect_rows:
             raise TargetError(
@@ -389,28 +390,28 @@ def _require_expected(
                 options.source,
             )
     if options.rules is not None:
-        _require_rules(options, options.rules, source, found)
+        _require_rules(options, options.rules, source, snapshot)
     if check is not None:
         folder = options.source.rstrip("/")
-        check([f"{folder}/{each.path}" for each in found.files])
+        check([f"{folder}/{file.path}" for file in snapshot.files])
 
 
-def _require_rules(options: PublishOptions, rules: str, source: ObjectStore, found: Snapshot) -> None:
+def _require_rules(options: PublishOptions, rules: str, source: ObjectStore, snapshot: Snapshot) -> None:
     """Refuse files whose rows break a quality rule."""
-    from ddbio.validation.validate import validate  # noqa: PLC0415 - much, and most publications have no rules
+    from ddbio.validation.validate import validate  # noqa: PLC0415 - large, and most publications have no rules
 
     checked = validate(ValidateOptions(**connection_of(options), source=options.source, rules=rules))
-    if live_files(source).paths != found.paths:
+    if live_files(source).paths != snapshot.paths:
         raise TargetError(
             f"another job changed {options.source} while its rows were checked: nothing was published; run it again",
             options.source,
         )
-    broken = [each for each in checked.rules if not each.passed]
+    broken = [rule for rule in checked.rules if not rule.passed]
     if broken:
         shown = "; ".join(
-            f"{each.rule}{'' if each.column is None else f' of {each.column}'}: {each.failures:,} rows"
-            + (f", such as {each.examples[0]}" if each.examples else "")
-            for each in broken
+            f"{rule.rule}{'' if rule.column is None else f' of {rule.column}'}: {rule.failures:,} rows"
+            + (f", such as {rule.examples[0]}" if rule.examples else "")
+            for rule in broken
         )
         raise TargetError(
             f"{options.source} breaks {len(broken)} of {len(checked.rules)} rules ({shown}): nothing was published",
@@ -423,19 +424,19 @@ def _was_published(store: ObjectStore, newest: Snapshot, facts: dict[str, Any]) 
     if newest.operation != "publish":
         return False
     path = manifest_path(newest.job_id)
-    # The manifest follows the snapshot at once; without it the job is still being mended.
+    # The manifest is written directly after the snapshot; without it the job is still being repaired.
     with suppress(NotFoundError):
         return bool(read_state(store, path).get("source") == facts)
     return False
 
 
-def _rows(found: Snapshot) -> int | None:
-    rows = [each.rows for each in found.files]
-    return None if None in rows else sum(each for each in rows if each is not None)
+def _rows(snapshot: Snapshot) -> int | None:
+    rows = [file.rows for file in snapshot.files]
+    return None if None in rows else sum(count for count in rows if count is not None)
 
 
 def _facts_of(source: str | None, dest: str, after: Snapshot, before: Snapshot) -> dict[str, Any]:
-    """Return what a report says of the versions of the target."""
+    """Return the members of a report about the versions of the target."""
     return {
         "source": source,
         "dest": dest,
@@ -444,8 +445,8 @@ def _facts_of(source: str | None, dest: str, after: Snapshot, before: Snapshot) 
         "version_before": before.version,
         "changed": after.version != before.version,
         "files": len(after.files),
-        "bytes": sum(each.size_bytes for each in after.files),
+        "bytes": sum(file.size_bytes for file in after.files),
         "rows": _rows(after),
         "manifest": f"{dest.rstrip('/')}/{LINKS}",
-        "layout": layout_of(each.size_bytes for each in after.files),
+        "layout": layout_of(file.size_bytes for file in after.files),
     }

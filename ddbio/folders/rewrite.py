@@ -1,4 +1,4 @@
-"""Rewrite groups of files: stream the old ones into new ones, and read these again to compare the rows."""
+"""Rewriting of groups of files: the old ones are streamed into new ones, which are read again to compare the rows."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
     from ddbio.storage.object_store import ObjectStore, Sink
     from ddbio.storage.paths import FolderColumns
 
-# What is sorted in memory, and with its sorted copy stays below the bound of a task.
+# Size of rows that are sorted in memory; with the sorted copy, this is below the memory limit of a task.
 _RUN_BYTES = 32 * 1024 * 1024
-# Of all runs together while they are merged.
+# Size of all runs together while they are merged.
 _MERGE_BYTES = 24 * 1024 * 1024
-_LEAST_ROWS = 256
+_MIN_ROWS = 256
 _RUN = "_ddbio_run"
 
 
 def sort_batches(batches: Iterable[pa.RecordBatch], names: Sequence[str], folder: Path) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of batches of one schema in the order of some columns, nulls last.
+    """Yield the rows of batches with one schema in the order of some columns, nulls last.
 
     Parameters
     ----------
     folder
-        An empty folder of this machine for what does not fit into memory.
+        An empty folder of this machine for rows that do not fit into memory.
 
     Raises
     ------
@@ -66,19 +66,19 @@ def sort_batches(batches: Iterable[pa.RecordBatch], names: Sequence[str], folder
     size = 0
     for batch in batches:
         if size and size + batch.nbytes > _RUN_BYTES:
-            runs.append(_write_run(_sorted(gathered, names), folder / str(len(runs))))
+            runs.append(_write_run(_sort(gathered, names), folder / str(len(runs))))
             gathered, size = [], 0
         gathered.append(batch)
         size += batch.nbytes
     if not runs:
-        yield from _sorted(gathered, names).to_batches() if gathered else ()
+        yield from _sort(gathered, names).to_batches() if gathered else ()
         return
-    runs.append(_write_run(_sorted(gathered, names), folder / str(len(runs))))
+    runs.append(_write_run(_sort(gathered, names), folder / str(len(runs))))
     gathered = []
-    yield from _merged([_read_run(path, max(_LEAST_ROWS, rows)) for path, rows in _heads(runs)], names)
+    yield from _merge([_read_run(path, max(_MIN_ROWS, rows)) for path, rows in _runs_with_rows(runs)], names)
 
 
-def _sorted(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> pa.Table:
+def _sort(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> pa.Table:
     table = pa.Table.from_batches(batches)
     missing = [name for name in names if name not in table.schema.names]
     if missing:
@@ -90,15 +90,15 @@ def _sorted(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> pa.Table
 
 
 def _write_run(run: pa.Table, path: Path) -> tuple[Path, int]:
-    """Write a sorted run in small batches; return its place, and the bytes of a row."""
-    rows = max(_LEAST_ROWS, int(1024 * 1024 * run.num_rows / max(1, run.nbytes)))
+    """Write a sorted run in small batches; return its path, and the bytes of a row."""
+    rows = max(_MIN_ROWS, int(1024 * 1024 * run.num_rows / max(1, run.nbytes)))
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, run.schema) as stream:
         stream.write_table(run, max_chunksize=rows)
     return path, max(1, run.nbytes // max(1, run.num_rows))
 
 
-def _heads(runs: Sequence[tuple[Path, int]]) -> Iterator[tuple[Path, int]]:
-    """Yield each run, and how many of its rows are held at a time."""
+def _runs_with_rows(runs: Sequence[tuple[Path, int]]) -> Iterator[tuple[Path, int]]:
+    """Yield each run, and the number of its rows that are buffered."""
     for path, row_bytes in runs:
         yield path, _MERGE_BYTES // len(runs) // row_bytes
 
@@ -110,48 +110,48 @@ def _read_run(path: Path, rows: int) -> Iterator[pa.RecordBatch]:
     path.unlink()
 
 
-def _merged(runs: Sequence[Iterator[pa.RecordBatch]], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Merge sorted runs: what sorts before the last row that is known of every run is in its place."""
-    held: list[pa.RecordBatch] = []
+def _merge(runs: Sequence[Iterator[pa.RecordBatch]], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Merge sorted runs: rows that sort before the last buffered row of every run are final."""
+    buffered: list[pa.RecordBatch] = []
     order: Any = [*((name, "ascending") for name in names), (_RUN, "ascending")]
     unfinished = dict(enumerate(runs))
-    wanting = set(unfinished)
-    while held or unfinished:
-        for number in sorted(wanting):
+    exhausted = set(unfinished)
+    while buffered or unfinished:
+        for number in sorted(exhausted):
             batch = next(unfinished[number], None)
             if batch is None:
                 del unfinished[number]
             else:
-                held.append(batch.append_column(_RUN, pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows)))
-        if not held:
+                buffered.append(batch.append_column(_RUN, pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows)))
+        if not buffered:
             return
-        table = pa.Table.from_batches(held).sort_by(order).combine_chunks()
+        table = pa.Table.from_batches(buffered).sort_by(order).combine_chunks()
         owners = table.column(_RUN).to_numpy()
         lasts = {number: int((owners == number).nonzero()[0][-1]) for number in unfinished}
         end = min(lasts.values(), default=table.num_rows - 1) + 1
-        # The run whose last known row this is; all of its rows are given out.
-        wanting = {number for number, last in lasts.items() if last < end}
+        # The run whose last buffered row this is; all of its rows have been returned.
+        exhausted = {number for number, last in lasts.items() if last < end}
         yield from table.slice(0, end).drop_columns([_RUN]).to_batches()
-        held = table.slice(end).to_batches()
+        buffered = table.slice(end).to_batches()
 
 
 _PROGRESS_SECONDS = 0.2
-# A footer on S3 is waited for, and little else.
+# Reading a footer on S3 is mostly waiting.
 _THREADS = 16
 
 
 @dataclass(frozen=True)
 class RewriteGroup:
-    """Files of one folder, the columns that they do not tell themselves, and what format and codec they become.
+    """Files of one folder, their columns if the files do not store them, and the format and codec of the new files.
 
     Attributes
     ----------
     is_other
         Whether a file has another format or codec, so that each is rewritten even alone.
     stored
-        How Parquet stores their columns, and stores them again.
+        The stored Parquet types of their columns, which stay the same.
     facts
-        What their footers say of values.
+        The facts about values in their footers.
     """
 
     partition: dict[str, str | None]
@@ -168,18 +168,18 @@ class RewriteGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class RewriteTask:
-    """Everything that a worker needs to rewrite some groups, one after the other; a picklable value.
+    """Picklable input of a worker that rewrites some groups, one after the other.
 
     Attributes
     ----------
     sort_by
-        Columns by which the rows of a group are sorted; as they come if there are none.
+        Columns by which the rows of a group are sorted; empty to keep their order.
     verifies
-        Whether what was staged is read again.
-    kept
-        Files that stay, of which rows and digest are not known.
+        Whether staged files are read again.
+    unchanged
+        Files that are not rewritten, whose rows and digest are unknown.
     ends_at
-        Time of this machine's clock after which no group is begun, or None.
+        Time of this machine's clock after which no group is started, or None.
     """
 
     number: int
@@ -189,18 +189,18 @@ class RewriteTask:
     target_bytes: int
     sort_by: tuple[str, ...]
     verifies: bool
-    kept: tuple[str, ...]
+    unchanged: tuple[str, ...]
     ends_at: float | None
 
 
 @dataclass
 class RewriteResult:
-    """What a task has staged, what that replaces, the digests of both, and that of files which stay.
+    """Staged files of a task, the files that they replace, the digests of both, and the digest of unchanged files.
 
     Attributes
     ----------
-    left
-        Files that were left unchanged because they would not be the same, each with the reason.
+    skipped
+        Files that were not rewritten because they would not be the same, each with the reason.
     """
 
     staged: list[StagedFile] = field(default_factory=list)
@@ -208,9 +208,9 @@ class RewriteResult:
     rows: int = 0
     before: Digest = field(default_factory=Digest)
     after: Digest = field(default_factory=Digest)
-    kept: Digest = field(default_factory=Digest)
+    unchanged: Digest = field(default_factory=Digest)
     groups_left: int = 0
-    left: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
     schemas: list[pa.Schema] = field(default_factory=list)
 
 
@@ -220,7 +220,7 @@ def rewrite_task(task: RewriteTask, budget: Budget) -> RewriteResult:
     Raises
     ------
     DecodeError
-        If a file cannot be read, or the new files hold another number of rows than the old ones.
+        If a file cannot be read, or the new files have another number of rows than the old ones.
     """
     result = RewriteResult()
     with ExitStack() as stack:
@@ -231,78 +231,80 @@ def rewrite_task(task: RewriteTask, budget: Budget) -> RewriteResult:
                 result.groups_left = len(task.groups) - number
                 break
             rewriter.rewrite(group)
-    if task.kept:
+    if task.unchanged:
         try:
-            result.kept.merge(digest_paths(task.store, list(task.kept)))
+            result.unchanged.merge(digest_paths(task.store, list(task.unchanged)))
         except DdbioError as error:
             raise _without_digest(error, "a file that stays", "verify=rewritten does not read it") from error
     return result
 
 
-def _without_digest(error: DdbioError, place: str, advice: str) -> DdbioError:
-    """Return an error of a digest with the option that does without it; any other error as it is."""
+def _without_digest(error: DdbioError, subject: str, advice: str) -> DdbioError:
+    """Return an error of a digest with the option that omits it; any other error unchanged."""
     if not isinstance(error, (SchemaError, DecodeError, EncodeError)):
         return error
     return DecodeError(
-        f"{place}: {error}: digests are of what DynamoDB holds; {advice}", uri=getattr(error, "uri", None)
+        f"{subject}: {error}: digests are of values in DynamoDB; {advice}", uri=getattr(error, "uri", None)
     )
 
 
 class _Rewriter:
     def __init__(self, task: RewriteTask, budget: Budget, result: RewriteResult, copies: _Copies | None) -> None:
         self._task, self._budget, self._result, self._copies = task, budget, result, copies
-        # Random, so that no two attempts use the same names; a writer of another schema or group has its own.
+        # Random, so that no two attempts use the same names. Each writer of a schema or group has its own.
         self._attempt, self._writers = secrets.randbelow(10**5), 0
         self._reported_at, self._unreported_rows, self._read_rows = time.monotonic(), 0, 0
         self._after = FooterFacts()
 
     def rewrite(self, group: RewriteGroup) -> None:
-        """Stage what the files of a group become; leave those as they are that would not be the same."""
-        for some in self._alike(group):
+        """Stage the new files of a group; skip files that would not be the same."""
+        for some in self._split_by_types(group):
             self._rewrite(some)
 
-    def _alike(self, group: RewriteGroup) -> list[RewriteGroup]:
-        """Return the files in groups of which each can be one file of the same stored types."""
-        found: dict[tuple[StoredTypes, str], tuple[list[int], FooterFacts]] = {}
+    def _split_by_types(self, group: RewriteGroup) -> list[RewriteGroup]:
+        """Return the files in groups, each of which can be one file with the same stored types."""
+        groups_by_type: dict[tuple[StoredTypes, str], tuple[list[int], FooterFacts]] = {}
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-footer") as pool:
-            for place, (stored, footer) in enumerate(pool.map(lambda each: self._stored(each, group), group.files)):
+            for index, (stored, footer) in enumerate(pool.map(lambda entry: self._stored(entry, group), group.files)):
                 if stored.unwritable:
-                    self._result.left[group.files[place].path] = stored.unwritable
+                    self._result.skipped[group.files[index].path] = stored.unwritable
                     continue
-                form = format_of(group.files[place].path).name  # type: ignore[union-attr]
-                places, facts = found.setdefault((stored, form), ([], FooterFacts()))
-                places.append(place)
+                form = format_of(group.files[index].path).name  # type: ignore[union-attr]
+                indices, facts = groups_by_type.setdefault((stored, form), ([], FooterFacts()))
+                indices.append(index)
                 if footer is not None:
                     facts.add(footer)
         groups = [
             replace(
                 group,
-                files=tuple(group.files[place] for place in places),
-                schemas=tuple(group.schemas[place] for place in places),
+                files=tuple(group.files[index] for index in indices),
+                schemas=tuple(group.schemas[index] for index in indices),
                 stored=stored,
                 facts=facts,
             )
-            for (stored, _), (places, facts) in found.items()
+            for (stored, _), (indices, facts) in groups_by_type.items()
         ]
-        # A file that is left alone would become itself.
-        return [each for each in groups if len(each.files) > 1 or len(group.files) == 1 or group.is_other]
+        # Rewriting a single file would not change it.
+        return [
+            candidate for candidate in groups if len(candidate.files) > 1 or len(group.files) == 1 or group.is_other
+        ]
 
     def _stored(self, entry: StoredObject, group: RewriteGroup) -> tuple[StoredTypes, pq.FileMetaData | None]:
-        """Return how a file's columns are stored, and its footer if it is Parquet and stays so."""
+        """Return the stored types of a file's columns, and its footer if it is Parquet and stays Parquet."""
         form = format_of(entry.path)
         if form is FORMATS[group.format] is PARQUET:
             opened = open_footer(self._task.store, entry)
             stored = stored_types(opened)
             return replace(
-                stored, unwritable=stored.unwritable or self._undigested(opened.schema_arrow)
+                stored, unwritable=stored.unwritable or self._reason_without_digest(opened.schema_arrow)
             ), opened.metadata
         if form is FORMATS[group.format]:
             lost = unwritable_type(self._task.store, entry)
             return StoredTypes(unwritable=lost and f"a column is {lost}, and would be written as another type"), None
         return AS_ARROW, None
 
-    def _undigested(self, schema: pa.Schema) -> str:
-        """Return why the rows of a schema have no digest if that is asked for, or nothing."""
+    def _reason_without_digest(self, schema: pa.Schema) -> str:
+        """Return the reason why the rows of a schema have no digest, if digests are required; else an empty text."""
         try:
             if self._copies is not None:
                 require_digest(schema)
@@ -315,7 +317,7 @@ class _Rewriter:
         batches = self._batches(group, None if self._copies is None else before)
         first = next(batches, None)
         if first is None:
-            # Files without rows become one, which tells the columns.
+            # Files without rows become one file, which stores the columns.
             schema = group.schemas[0] or read_schema(self._task.store, group.files[0].path)
             self._write(group, schema, ())
         while first is not None:
@@ -326,17 +328,17 @@ class _Rewriter:
         if written != self._read_rows - read_before:
             raise DecodeError(f"{self._read_rows - read_before:,} rows were read, and {written:,} written")
         self._require_facts(group)
-        self._result.replaced += [each.path for each in group.files]
+        self._result.replaced += [file.path for file in group.files]
         self._result.before.merge(before.digest)
 
     def _require_facts(self, group: RewriteGroup) -> None:
-        """Compare what the writers of the old files say of values with what the new files hold."""
+        """Compare the facts about values in the footers of the old files with the values of the new files."""
         after, self._after = self._after, FooterFacts()
         difference = "" if group.facts is None or self._copies is None else group.facts.difference(after)
         if difference:
             raise DecodeError(
                 f"{self._task.store.uri}/{group.files[0].path} and the files with it: by their footers, {difference}: "
-                "values were read as others, or the footers are wrong; nothing was replaced; verify=rows does not ask"
+                "values were misread, or the footers are wrong; nothing was replaced; verify=rows skips this check"
             )
 
     def _write(self, group: RewriteGroup, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
@@ -356,7 +358,7 @@ class _Rewriter:
             raise
 
     def _close(self, writer: RollingWriter, group: RewriteGroup, schema: pa.Schema) -> None:
-        """Finish the files of a writer, and digest what they hold."""
+        """Finish the files of a writer, and compute their digests."""
         result = self._result
         staged = writer.finish(keep_empty=True)
         for file in staged:
@@ -364,23 +366,23 @@ class _Rewriter:
             if self._copies is not None:
                 digest = self._digest(self._copies.batches(file, group.format, schema, self._after), group)
             result.staged.append(replace(file, partition=group.partition, digest=digest))
-        result.rows += sum(each.rows for each in staged)
+        result.rows += sum(file.rows for file in staged)
         result.schemas.append(schema)
 
     def _digest(self, batches: Iterable[pa.RecordBatch], group: RewriteGroup) -> str:
-        """Return the digest of what a new file holds, and count it in."""
+        """Return the digest of the rows of a new file, and add it to the result."""
         digest = digest_of_batches(with_columns(batch, group.folders) for batch in batches)
         self._result.after.merge(digest)
         return digest.hexdigest()
 
     def _batches(self, group: RewriteGroup, digest: ColumnDigest | None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a group's files, and digest them."""
+        """Yield the rows of a group's files, and add them to the digest."""
         files = RowFiles(self._task.store)
         for entry, schema in zip(group.files, group.schemas, strict=True):
             parts, rows = files.parts(entry), 0
             is_converted = format_of(entry.path) is not FORMATS[group.format]
             for read in files.read_file(entry, 4 * BATCH_ROWS, schema):
-                # Another format has not all types of this one, but those of DynamoDB.
+                # Another format lacks some types of this one, but has those of DynamoDB.
                 batch = plain_batch(read, plain_schema(read.schema)) if is_converted else read
                 rows += batch.num_rows
                 self._report(batch.num_rows)
@@ -391,7 +393,7 @@ class _Rewriter:
                         raise _without_digest(error, entry.path, "verify=rows rewrites it") from error
                 yield batch
             if parts.rows not in {None, rows}:
-                raise DecodeError(f"{entry.path} holds {rows:,} rows, and its footer says {parts.rows:,}")
+                raise DecodeError(f"{entry.path} has {rows:,} rows, but its footer records {parts.rows:,}")
 
     def _writer(self, group: RewriteGroup, schema: pa.Schema) -> RollingWriter:
         folder = group.files[0].path.rpartition("/")[0]
@@ -409,7 +411,7 @@ class _Rewriter:
         return RollingWriter(store, naming, schema, files)
 
     def _report(self, rows: int) -> None:
-        """Tell the budget of rows from time to time; it raises if the job is being stopped."""
+        """Report rows to the budget from time to time; it raises if the job is being stopped."""
         self._read_rows += rows
         self._unreported_rows += rows
         if time.monotonic() >= self._reported_at + _PROGRESS_SECONDS:
@@ -419,9 +421,9 @@ class _Rewriter:
 
 
 class _Run:
-    """Iterate over a batch and those after it that fit under its schema.
+    """Iterator over a batch and the next ones that fit its schema.
 
-    When the iteration has ended, ``next_first`` is the batch that did not fit, or None.
+    After the iteration, ``next_first`` is the batch that did not fit, or None.
     """
 
     def __init__(self, first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> None:
@@ -431,16 +433,16 @@ class _Run:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         yield self._first
         for batch in self._batches:
-            fitted = _fitted(batch, self._first.schema)
-            if fitted is None:
+            fitting = _fit(batch, self._first.schema)
+            if fitting is None:
                 self.next_first = batch
                 return
-            yield fitted
+            yield fitting
 
 
 @dataclass(frozen=True)
 class _FolderNaming(FileNaming):
-    """Name files in the folder of those that they replace."""
+    """Names of files in the folder of the files that they replace."""
 
     folder: str = ""
 
@@ -450,9 +452,11 @@ class _FolderNaming(FileNaming):
 
 
 class _Copies:
-    """Stage files in a store so that they can be read before they are completed.
+    """Store of staged files that can be read before they are completed.
 
-    What is staged in a folder lies there. An upload to S3 cannot be read: its bytes also go to a temporary folder.
+    Files that are staged in a local folder are read there. An upload to S3 cannot be read, so its bytes are also
+    written to
+    a temporary folder.
     """
 
     def __init__(self, store: ObjectStore, stack: ExitStack) -> None:
@@ -468,7 +472,7 @@ class _Copies:
     def batches(
         self, file: StagedFile, file_format: str, schema: pa.Schema | None, facts: FooterFacts
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a staged file, and add what its footer says; its copy is deleted then."""
+        """Yield the rows of a staged file, and add the facts of its footer; then delete its copy."""
         if self._local is not None:
             store, path = self._local, file.token["staged_at"]
         else:
@@ -485,11 +489,11 @@ class _Copies:
 
 
 class _CopyingSink:
-    """Write the bytes of a sink to a file, too."""
+    """Sink that also writes the bytes to a file."""
 
-    def __init__(self, sink: Sink, place: Path) -> None:
-        self._sink, self._place = sink, place
-        self._file = place.open("wb")
+    def __init__(self, sink: Sink, path: Path) -> None:
+        self._sink, self._path = sink, path
+        self._file = path.open("wb")
         self.closed = False
 
     def write(self, data: Buffer, /) -> int:
@@ -503,18 +507,20 @@ class _CopyingSink:
 
     def abort(self) -> None:
         self._file.close()
-        self._place.unlink(missing_ok=True)
+        self._path.unlink(missing_ok=True)
         self._sink.abort()
 
 
-def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch | None:
-    """Return a batch under a schema that has all of its columns with their types; None if it has not."""
+def _fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch | None:
+    """Return a batch with a schema that has all of its columns with their types; None if the schema lacks some."""
     if batch.schema.equals(schema, check_metadata=True):
         return batch
-    own = {each.name: each for each in batch.schema}
+    own = {field.name: field for field in batch.schema}
     if len(own) != len(batch.schema) or not own.keys() <= set(schema.names):
         return None
-    if not all(each.equals(schema.field(each.name), check_metadata=True) for each in own.values()):
+    if not all(field.equals(schema.field(field.name), check_metadata=True) for field in own.values()):
         return None
-    columns = [batch.column(each.name) if each.name in own else pa.nulls(batch.num_rows, each.type) for each in schema]
+    columns = [
+        batch.column(field.name) if field.name in own else pa.nulls(batch.num_rows, field.type) for field in schema
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,4 +1,4 @@
-"""Delete what no version of a folder that readers may still use names: old files, old versions, dead uploads."""
+"""Vacuum of a folder: deletes old versions, files that no remaining version names, and the remains of dead jobs."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VacuumReport(Report):
-    """What a vacuum deleted, or would delete.
+    """Result of a vacuum, or of its dry run.
 
     Attributes
     ----------
     path
-        The folder as given.
+        The folder, as passed.
     version
         Its newest version, which stays.
     versions_removed
-        Older versions that are gone.
+        Older versions that were deleted.
     files_removed, bytes_removed
         Files that no version names any more.
     jobs_removed
-        Dead jobs whose staged files or uploads are gone.
+        Dead jobs whose staged files or uploads were deleted.
     paths
         The files that were deleted, relative to the folder.
     seconds
@@ -59,7 +59,7 @@ class VacuumReport(Report):
 
 
 def vacuum(options: VacuumOptions, *, dry_run: bool = False) -> VacuumReport:
-    """Delete old versions of a folder, files that only they name, and what dead jobs left; others' files stay.
+    """Delete old versions of a folder, files that only they name, and remains of dead jobs; other files stay.
 
     Parameters
     ----------
@@ -76,58 +76,58 @@ def vacuum(options: VacuumOptions, *, dry_run: bool = False) -> VacuumReport:
     if dry_run:
         return _report(options, _find(store, options, datetime.now(UTC).timestamp(), job_id), clock, dry_run=True)
     target = Target(store=store, mode="replace", operation="vacuum")
-    # Jobs that replace files are excluded, and commits of dead ones finished or undone, before anything is looked at.
+    # Before anything is read, jobs that replace files are excluded, and commits of dead jobs finished or undone.
     with committer.publishing(target, job_id):
-        own = next((each.modified_at for each in store.list(claim_path(job_id))), datetime.now(UTC).timestamp())
-        found = _find(store, options, own, job_id)
-        # First the files: a vacuum that dies here is made good by the next one, which finds the same versions.
-        store.delete([each.path for each in found.files])
-        store.delete([snapshot_path(each) for each in found.versions])
-        for each in found.jobs:
-            store.abort(each)
+        own = next((entry.modified_at for entry in store.list(claim_path(job_id))), datetime.now(UTC).timestamp())
+        garbage = _find(store, options, own, job_id)
+        # The files first: if this vacuum is killed here, the next one sees the same versions and completes it.
+        store.delete([file.path for file in garbage.files])
+        store.delete([snapshot_path(version) for version in garbage.versions])
+        for job in garbage.jobs:
+            store.abort(job)
         target.abort(job_id)
-    return _report(options, found, clock, dry_run=False)
+    return _report(options, garbage, clock, dry_run=False)
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Garbage:
     version: int
     versions: tuple[int, ...]
     files: tuple[StoredObject, ...]
     jobs: tuple[str, ...]
 
 
-def _find(store: ObjectStore, options: VacuumOptions, now: float, job_id: str) -> _Found:
-    """Return what is old enough, and named by no version that stays."""
+def _find(store: ObjectStore, options: VacuumOptions, now: float, job_id: str) -> _Garbage:
+    """Return the objects that are old enough, and named by no remaining version."""
     states = list(store.list(META))
     before = now - seconds_of(options.older_than)
-    running = {job_of_state(each.path) for each in states if is_claim(each.path) or is_intent(each.path)} | {job_id}
-    written = sorted((version, each.modified_at) for each in states if (version := version_at(each.path)))
-    # A version is old when the next one has been there for long.
+    running = {job_of_state(entry.path) for entry in states if is_claim(entry.path) or is_intent(entry.path)} | {job_id}
+    written = sorted((version, entry.modified_at) for entry in states if (version := version_at(entry.path)))
+    # A version is old when the next one has existed for long.
     old = [version for (version, _), (_, ended) in itertools.pairwise(written) if ended <= before]
-    kept = [read_snapshot(store, version) for version, _ in written if version not in old] or [live_files(store)]
-    named = {path for each in kept for path in each.paths}
+    remaining = [read_snapshot(store, version) for version, _ in written if version not in old] or [live_files(store)]
+    named = {path for snapshot in remaining for path in snapshot.paths}
     dropped = {path for version in old for path in read_snapshot(store, version).paths}
     files = tuple(
-        each
-        for each in store.list()
-        if not each.path.startswith(META) and each.path not in named and job_of(each.path) not in running
+        file
+        for file in store.list()
+        if not file.path.startswith(META) and file.path not in named and job_of(file.path) not in running
         # Files of other programs are deleted only if a version named them.
-        if each.path in dropped or (job_of(each.path) and each.modified_at <= before)
+        if file.path in dropped or (job_of(file.path) and file.modified_at <= before)
     )
     jobs = tuple(sorted(old_jobs(store, datetime.fromtimestamp(before, UTC)) - running))
-    return _Found(kept[-1].version, tuple(old), files, jobs)
+    return _Garbage(remaining[-1].version, tuple(old), files, jobs)
 
 
-def _report(options: VacuumOptions, found: _Found, clock: Clock, *, dry_run: bool) -> VacuumReport:
+def _report(options: VacuumOptions, garbage: _Garbage, clock: Clock, *, dry_run: bool) -> VacuumReport:
     return VacuumReport(
         path=options.path,
-        version=found.version,
-        versions_removed=found.versions,
-        files_removed=len(found.files),
-        bytes_removed=sum(each.size_bytes for each in found.files),
-        jobs_removed=len(found.jobs),
-        paths=tuple(each.path for each in found.files),
+        version=garbage.version,
+        versions_removed=garbage.versions,
+        files_removed=len(garbage.files),
+        bytes_removed=sum(file.size_bytes for file in garbage.files),
+        jobs_removed=len(garbage.jobs),
+        paths=tuple(file.path for file in garbage.files),
         seconds=round(clock.seconds(), 3),
         dry_run=dry_run,
     )

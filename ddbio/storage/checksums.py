@@ -84,7 +84,7 @@ class ChecksumSink:
 
 
 def checked(store: ObjectStore, entry: StoredObject) -> ObjectStore:
-    """Return a store that verifies reads of this object by the entry's checksums; the store itself without checksums."""
+    """Return a store that verifies reads of this object by the entry's checksums, if it has any; else the store."""
     reader: Any = _CheckedObject(store, entry)
     return reader if entry.crc32 else store
 

@@ -27,7 +27,7 @@ def test_runs_are_merged_in_order(tmp_path_factory, parts):
     streams = [
         iter([run.slice(at, 7).combine_chunks().to_batches()[0] for at in range(0, run.num_rows, 7)]) for run in runs
     ]
-    merged = [row for batch in sorting._merged(streams, ["k", "n"]) for row in batch.to_pylist()]
+    merged = [row for batch in sorting._merge(streams, ["k", "n"]) for row in batch.to_pylist()]
     wanted = [row for rows in parts for row in batch_of(rows).to_pylist()]
     assert merged == sorted(wanted, key=lambda row: (row["k"] is None, row["k"] or "", row["n"]))
 
