@@ -1,4 +1,4 @@
-"""A log from a Kinesis data stream that has a gap: changes that the stream forgot before they were read."""
+"""A log from a Kinesis data stream with a gap: changes that expired before they were read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BEFORE, AFTER = {"a": 1, "b": 1, "c": 3, "d": 1, "z": 1}, {"a": 2, "c": 3, "d": 
 
 
 def make_gap(fake, dest):
-    """Write a log whose gap has puts, a change and deletes; return the table and the options of a further run."""
+    """Write a log whose gap has puts, a change and deletes. Return the table and the options of a further run."""
     table = f"tab-{uuid.uuid4().hex}"
     with contextlib.ExitStack() as stack:
         client, kinesis = (boto3.client(name, endpoint_url=fake.endpoint_url) for name in ("dynamodb", "kinesis"))
@@ -46,7 +46,7 @@ def make_gap(fake, dest):
         for pk in "abcdz":
             put(pk, 1)
         job_id = ddbio.capture(table, dest, **run).job_id
-        # This machine's own clock tells for how long nothing was read, and it does not move with the fake's.
+        # The time without reads is measured by this machine's clock, which does not move with the fake's clock.
         JobState(LocalStore(dest), job_id, "capture").put("seen", {"at": time.time() - 26 * 3600})
         fake.pass_time(100)
         put("a", 2)
@@ -54,7 +54,7 @@ def make_gap(fake, dest):
             client.delete_item(TableName=table, Key={"pk": {"S": pk}})
         put("c", 2)
         put("e", 1)
-        # The stream keeps a day.
+        # The stream keeps records for one day.
         fake.pass_time(25 * 3600)
         put("c", 3)
         with pytest.raises(GapError, match="capture heal"):
@@ -64,12 +64,12 @@ def make_gap(fake, dest):
 
 
 def state_of(folder):
-    """Return what the log derives to: the last row of each item wins."""
+    """Return the items that result from the log: the last row of each item wins."""
     tables = [pq.ParquetFile(path).read() for path in folder.rglob("*.parquet")]
     return last_rows(pa.concat_tables(tables, promote_options="permissive"))
 
 
 def last_rows(rows):
-    """Return the numbers of the items that some rows of a log derive to."""
+    """Return the numbers of the items that result from some rows of a log."""
     last = last_of_each(in_order(rows), ["pk"]).to_pylist()
     return {row["pk"]: row["n"] for row in last if row["_op"] != "REMOVE"}

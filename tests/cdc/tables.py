@@ -1,4 +1,4 @@
-"""Make tables of a fake whose changes go to a stream of their own, or to a data stream."""
+"""Tables of a fake whose changes are written to a DynamoDB stream or a data stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Archives of expired items: what is recognised, where it lies, runs that are cut off, and what is put back."""
+"""Archives of expired items: recognition of expiry, layout, interrupted runs, and restored items."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ AT = 1_793_491_203
 
 
 def items_of(folder):
-    """Return the archived items, in the order of their keys."""
+    """Return the archived items in the order of their keys."""
     rows = ds.dataset(folder, partitioning="hive", ignore_prefixes=["_"]).to_table().to_pylist()
     return sorted(rows, key=lambda row: row["pk"])
 
 
 def expire(fake, client, table, *items):  # noqa: F811 - the fixtures
-    """Write items, and let those that are expired be deleted by the service."""
+    """Write items, and let the service delete the expired ones."""
     for pk, ttl in items:
         client.put_item(TableName=table, Item={"pk": {"S": pk}, "n": {"N": "1"}, "ttl": {"N": str(ttl)}})
     return fake.expire(table)
@@ -41,14 +41,17 @@ def expire(fake, client, table, *items):  # noqa: F811 - the fixtures
 
 @pytest.fixture
 def table(fake, client, make_table):  # noqa: F811 - the fixtures
-    """Return a table with a stream, whose items expire."""
+    """Return a table with a stream and a time to live."""
     name = make_table()
     client.update_time_to_live(TableName=name, TimeToLiveSpecification={"Enabled": True, "AttributeName": "ttl"})
     return name
 
 
-def test_expired_items_lie_by_their_month(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
-    """Each deleted item is archived once with its attributes; users' deletes are not; a later run goes on."""
+def test_expired_items_are_stored_by_month(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
+    """Each expired item is archived once with its attributes.
+
+    Deletes by users are not archived. A later run continues.
+    """
     log, dest, run = tmp_path / "log", tmp_path / "archive", {"endpoint_url": fake.endpoint_url}
     client.put_item(TableName=table, Item={"pk": {"S": "mine"}, "ttl": {"N": "1"}})
     client.delete_item(TableName=table, Key={"pk": {"S": "mine"}})
@@ -67,7 +70,7 @@ def test_expired_items_lie_by_their_month(fake, client, table, tmp_path):  # noq
 
 
 def test_an_archive_that_is_cut_off_is_finished(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
-    """A recorded batch whose file is missing is written again from the log, also from a compacted one."""
+    """A recorded batch with a missing file is written again from the log, also from a compacted log."""
     log, dest, run = tmp_path / "log", tmp_path / "archive", {"endpoint_url": fake.endpoint_url}
     now = int(datetime.now(UTC).timestamp())
     expire(fake, client, table, ("a", now - 60), ("b", now - 60))
@@ -90,8 +93,8 @@ def test_an_archive_that_is_cut_off_is_finished(fake, client, table, tmp_path): 
         ddbio.archive(tmp_path / "nothing", dest)
 
 
-def test_archived_items_are_put_back(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
-    """A range of keys comes back as it was last, without its time to live; items that are there are left alone."""
+def test_archived_items_are_restored(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
+    """A range of keys is restored in its last state, without the time to live. Existing items are not changed."""
     log, dest, run = tmp_path / "log", tmp_path / "archive", {"endpoint_url": fake.endpoint_url}
     now = int(datetime.now(UTC).timestamp())
     expire(fake, client, table, *((pk, now - 60) for pk in ("a", "b", "c", "d", "b")))
@@ -112,8 +115,8 @@ def test_archived_items_are_put_back(fake, client, table, tmp_path):  # noqa: F8
     assert json.loads(printed.stdout)["items"] == 1
 
 
-def test_expired_items_that_are_there_are_found(fake, client, table):  # noqa: F811 - the fixtures
-    """Numbers in the past count, up to five years; texts, later times and other types do not."""
+def test_existing_expired_items_are_found(fake, client, table):  # noqa: F811 - the fixtures
+    """Numbers in the past count, up to five years. Texts, later times and other types do not."""
     values = {"yes": {"N": str(AT - 1)}, "fraction": {"N": f"{AT}.5"}, "never": {"N": str(AT - 5 * YEAR)},
               "text": {"S": str(AT - 1)}, "later": {"N": str(AT + 1)}}  # fmt: skip
     for pk, value in values.items():
@@ -128,7 +131,7 @@ def test_expired_items_that_are_there_are_found(fake, client, table):  # noqa: F
 
 
 def test_deletes_of_other_regions_are_inferred():
-    """An unmarked delete counts if its item was expired; not if its time is text, later, or five years past."""
+    """An unmarked delete counts if its item was expired, but not if its time is text, later, or five years past."""
     image = pa.struct([("pk", pa.string()), ("ttl", pa.int64())])
     expiries = [AT - 1, AT + 1, AT - 5 * YEAR, None, AT - 1]
     rows = pa.table(
@@ -152,8 +155,8 @@ def test_deletes_of_other_regions_are_inferred():
         expired_rows(rows.drop_columns([OLD_IMAGE]), None, infers=False)
 
 
-def test_items_lie_by_the_month_in_which_they_expired():
-    """The first and the last microsecond of a month are in it; months of several years are told apart."""
+def test_items_are_grouped_by_the_month_of_expiry():
+    """The first and the last microsecond of a month belong to it. Months of several years are separate."""
     texts = ["2025-12-31T23:59:59.999999", "2026-12-01T00:00:00", "2026-12-31T23:59:59.999999", "2027-01-01T00:00:00"]
     times = [datetime.fromisoformat(text).replace(tzinfo=UTC) for text in texts]
     rows = pa.table({EXPIRED_AT: pa.array(times, pa.timestamp("us", "UTC")), "place": [0, 1, 2, 3]})
@@ -164,7 +167,7 @@ def test_items_lie_by_the_month_in_which_they_expired():
 
 
 def test_a_number_that_is_no_time_fails_nothing():
-    """Items whose attribute is a whole number beyond what a double holds are archived by the time of their delete."""
+    """An item whose attribute is an integer beyond the range of a double is archived by the time of its delete."""
     image = pa.struct([("pk", pa.string()), ("ttl", pa.int64())])
     rows = pa.table(
         {
@@ -181,7 +184,7 @@ def test_a_number_that_is_no_time_fails_nothing():
 
 
 def test_ranges_of_keys_go_by_partition_key_then_sort_key():
-    """Both ends are included; a shorter key stands for all that begin with it."""
+    """Both ends are included. A shorter key stands for all keys that start with it."""
     rows = pa.table({"pk": ["a", "b", "b", "b", "c"], "sk": [1, 1, 2, 3, 0]})
     keys = ["pk", "sk"]
     assert in_key_range(rows, keys, ["b", 2], ["b"]).column("sk").to_pylist() == [2, 3]
@@ -191,7 +194,7 @@ def test_ranges_of_keys_go_by_partition_key_then_sort_key():
 
 @pytest.mark.parametrize("arrow", [pa.int64(), pa.decimal128(10, 1), pa.string()])
 def test_ranges_of_numbers_go_by_their_value(arrow):
-    """Also of those that their column cannot hold, and with bounds that it cannot."""
+    """Ranges also apply to rescued keys, and to bounds that the column cannot hold."""
     texts = ["-1E+30", "-2.5", "0", "1", "1.5", "1.25", "10", "9" * 38, "1E+100"]
     schema = pa.schema([pa.field("n", arrow, metadata={"ddb:type": "N"}), ("v", pa.int64())])
     lines = [json.dumps({"Item": {"n": {"N": text}}}) for text in texts]
@@ -242,7 +245,7 @@ CHANGES = {
 @pytest.mark.parametrize("files", [1, 2, 3])
 @pytest.mark.parametrize("what", CHANGES)
 def test_each_change_is_archived_once(tmp_path, what, files):
-    """Changes are told apart by event ids, or by numbers, times and items, over files, and over runs of the archive."""
+    """Changes are identified by event ids, or by numbers, times and items, across files and runs of the archive."""
     changes, wanted = CHANGES[what]
     log, dest, count = tmp_path / "log", tmp_path / "archive", 0
     for number in range(files):
@@ -252,7 +255,7 @@ def test_each_change_is_archived_once(tmp_path, what, files):
     rows = items_of(dest)
     assert ("".join(row["pk"] for row in rows), count) == (wanted, len(wanted))
     assert "_event_id" not in rows[0]
-    # What a compaction leaves is the same.
+    # A compacted log gives the same archive.
     put_log(log, *changes[::-1], name="compacted", with_ids=any(len(change) == 4 for change in changes))
     assert ddbio.archive(log, dest, ttl="ttl").items == 0
     assert items_of(dest) == rows
@@ -261,7 +264,10 @@ def test_each_change_is_archived_once(tmp_path, what, files):
 @pytest.mark.parametrize("cut_off", [False, True])
 @pytest.mark.parametrize("has_files", [True, False])
 def test_an_archive_of_an_older_version_gets_what_it_left_out(tmp_path, cut_off, has_files):
-    """Older versions recorded numbers alone, and took the last item of each; without its file nothing is known."""
+    """Older versions recorded only numbers, and archived the last item of each.
+
+    Without its file the item is unknown.
+    """
     log, dest = tmp_path / "log", tmp_path / "archive"
     put_log(log, (7, "b", 0), (8, "c", 0))
     ddbio.archive(log, dest, ttl="ttl")
@@ -280,7 +286,7 @@ def test_an_archive_of_an_older_version_gets_what_it_left_out(tmp_path, cut_off,
         (file,) = dest.rglob("*.parquet")
         file.unlink()
     put_log(log, (7, "a", 0), (7, "b", 0), (8, "c", 0))
-    # A batch that was cut off is written again as it was.
+    # An interrupted batch is written again with the same content.
     assert ddbio.archive(log, dest, ttl="ttl").items == (3 if cut_off else int(has_files))
     if cut_off or has_files:
         assert [row["pk"] for row in items_of(dest)] == ["a", "b", "c"]
@@ -289,7 +295,7 @@ def test_an_archive_of_an_older_version_gets_what_it_left_out(tmp_path, cut_off,
 
 @pytest.mark.parametrize(("pks", "together"), [("ab", False), ("aab", False), ("aab", True)])
 def test_items_of_a_stream_that_was_off_and_on_are_archived(fake, client, table, tmp_path, pks, together):  # noqa: F811 - the fixtures
-    """The fake counts the changes of each stream from one number on, and has times in seconds: none is lost."""
+    """The fake numbers the changes of each stream from the same start, with times in seconds. No change is lost."""
     log, dest, run = tmp_path / "log", tmp_path / "archive", {"endpoint_url": fake.endpoint_url}
     now, count = int(datetime.now(UTC).timestamp()), 0
     for number, pk in enumerate(pks):
@@ -306,7 +312,7 @@ def test_items_of_a_stream_that_was_off_and_on_are_archived(fake, client, table,
 
 @pytest.mark.parametrize("together", [True, False])
 def test_an_attribute_may_have_another_type_in_each_file(fake, client, table, tmp_path, together):  # noqa: F811 - the fixtures
-    """In the same hour and run, or in others: each item is archived, and put back, as it was."""
+    """Each item is archived and restored in its state, in the same hour and run or in others."""
     log, dest = tmp_path / "log", tmp_path / "archive"
     number, text = {"ddb:type": "N"}, {"ddb:type": "S"}
     kinds = [
@@ -331,8 +337,8 @@ def test_an_attribute_may_have_another_type_in_each_file(fake, client, table, tm
     }
 
 
-def test_what_expired_last_is_put_back(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
-    """Of an item in several streams the time says which expired last, whatever their numbers are."""
+def test_the_last_expired_state_is_restored(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
+    """For an item in several streams, the time determines the last expiry, regardless of sequence numbers."""
     log, dest = tmp_path / "log", tmp_path / "archive"
     put_log(log, (900, "a", 0), (901, "b", 0))
     put_log(log, (5, "a", 1_000_000), name="job-000000000002")
@@ -366,7 +372,10 @@ NUMBERS, TEXTS = pa.int64(), pa.string()
     ],
 )
 def test_an_attribute_that_came_later(kind, value, rescued, expired_at, tmp_path):
-    """Its values are in a column, or rescued; a file from before the attribute has the times of its deletes."""
+    """Expiry times are read from a column or the rescue column.
+
+    Files from before the attribute use the times of deletes.
+    """
     names = [("pk", pa.string()), *([] if kind is None else [("ttl", kind)])]
     image = {"pk": "a"} | ({} if kind is None else {"ttl": value})
     marked = {"pk": "b", "ttl": AT - 1}
@@ -386,7 +395,7 @@ def test_an_attribute_that_came_later(kind, value, rescued, expired_at, tmp_path
 
 
 def _log_rows(images, kind, rescued):
-    """Return rows of a log: deletes by the time to live of these items."""
+    """Return rows of a log: deletes of these items by the time to live."""
     count = len(images)
     return pa.table(
         {
@@ -401,7 +410,10 @@ def _log_rows(images, kind, rescued):
 
 
 def test_an_attribute_that_no_item_has_is_told(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
-    """The next run may name another one; what is restored does not expire again, though the attribute was rescued."""
+    """The next run may use another attribute.
+
+    A restored item does not expire again, even if the attribute was rescued.
+    """
     log, dest, run = tmp_path / "log", tmp_path / "archive", {"endpoint_url": fake.endpoint_url}
     client.put_item(TableName=table, Item={"pk": {"S": "old"}, "n": {"N": "1"}})
     ddbio.capture(table, log, available_now=True, old_image=True, **run)
@@ -417,7 +429,7 @@ def test_an_attribute_that_no_item_has_is_told(fake, client, table, tmp_path):  
 
 
 def test_a_log_gets_old_images_later(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
-    """Whoever captures a log next, its old images stay on; deletes from before are told, and no option is refused."""
+    """Old images stay on for any later capture of the log. Earlier deletes are reported, and no option is refused."""
     log, dest, run = tmp_path / "log", tmp_path / "archive", {"endpoint_url": fake.endpoint_url}
     now = int(datetime.now(UTC).timestamp())
     client.put_item(TableName=table, Item={"pk": {"S": "old"}, "n": {"N": "1"}})
@@ -435,8 +447,8 @@ def test_a_log_gets_old_images_later(fake, client, table, tmp_path):  # noqa: F8
     assert ddbio.verify_capture(log).is_whole
 
 
-def test_a_log_that_was_begun_with_other_options_goes_on(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
-    """Neither a bootstrap nor an archive has an option for where a capture began."""
+def test_a_log_started_with_other_options_is_continued(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
+    """Neither a bootstrap nor an archive has an option for the start of a capture."""
     log, run = tmp_path / "log", {"endpoint_url": fake.endpoint_url}
     client.put_item(TableName=table, Item={"pk": {"S": "old"}, "n": {"N": "1"}})
     ddbio.capture(table, log, available_now=True, start="latest", **run)

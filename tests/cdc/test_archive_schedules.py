@@ -1,4 +1,4 @@
-"""Archives that are killed at any step while the log grows and is compacted, by schedules that a seed draws."""
+"""Archives that are killed at any step while the log grows and is compacted, in schedules drawn from a seed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class KilledError(BaseException):
 
 
 class Store:
-    """Objects in memory; a process may be killed before or after each change of them."""
+    """Objects in memory. A process may be killed before or after each change of them."""
 
     uri = "memory:"
 
@@ -34,7 +34,7 @@ class Store:
         self.random, self.objects, self.kill = random, {}, 0.0
 
     def step(self):
-        """Kill the process, perhaps."""
+        """Kill the process at random."""
         if self.random.random() < self.kill:
             raise KilledError
 
@@ -45,7 +45,7 @@ class Store:
         self.step()
 
     def put_if_absent(self, path, data):
-        """Write an object if there is none."""
+        """Write an object if it does not exist."""
         if path in self.objects:
             return False
         self.put(path, data)
@@ -71,7 +71,7 @@ class Store:
 
 
 class World:
-    """Hold a log of some hours and its archive."""
+    """A log of some hours, and its archive."""
 
     def __init__(self, seed):
         self.random = Random(seed)
@@ -95,7 +95,7 @@ class World:
         self._put(hour, table.set_column(2, EVENT_TIME, times))
 
     def compact(self):
-        """Make one file of those of an hour."""
+        """Merge some files of an hour into one."""
         hour = HOUR + self.random.randrange(3)
         paths = [entry.path for entry in self.log.list(hour_folder(hour))]
         if len(paths) > 1:
@@ -108,7 +108,7 @@ class World:
         self.log.objects[f"{hour_folder(hour)}{len(self.log.objects)}-{self.random.random()}.parquet"] = sink.getvalue()
 
     def run(self, kill):
-        """Archive what is new."""
+        """Archive the new items."""
         self.archive.kill = kill
         batch_bytes = self.random.choice([1, 1 << 20])
         Archiver(self.log, JobState(self.archive, "job", "archive"), "ttl", batch_bytes=batch_bytes).run()
@@ -121,7 +121,7 @@ class World:
 
 @pytest.mark.timeout(3600)
 def test_every_expired_item_is_archived_once(seeds):
-    """Kills at every step, files that come late to an hour, and compactions: nothing twice, nothing missing."""
+    """With kills at every step, late files and compactions, nothing is archived twice and nothing is missing."""
     for seed in seeds(60, 500):
         world = World(seed)
         for _ in range(6):

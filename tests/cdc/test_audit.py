@@ -1,4 +1,4 @@
-"""Looking at a capture: positions, files against records, repeated and lost changes."""
+"""Status and verification of a capture: positions, files against records, repeated and lost changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.cdc.test_capture import client, fake, make_table  # noqa: F401 - fixt
 
 @pytest.fixture
 def log(fake, client, make_table, tmp_path):  # noqa: F811 - the fixtures
-    """Return the folder of a log of two batches, with old images and sets whose members have no order."""
+    """Return the folder of a log of two batches, with old images and unordered sets."""
     table = make_table()
     run = {"available_now": True, "old_image": True, "endpoint_url": fake.endpoint_url}
     for number in range(3):
@@ -35,12 +35,12 @@ def log(fake, client, make_table, tmp_path):  # noqa: F811 - the fixtures
 
 
 def files_of(folder):
-    """Return the files of a log, in their order."""
+    """Return the files of a log in order."""
     return sorted(folder.glob("year=*/**/*.parquet"))
 
 
-def test_a_whole_log_is_whole(log):
-    """Nothing is missing, also after a compaction; the position of the open shard is told."""
+def test_a_complete_log_is_verified(log):
+    """Nothing is missing, also after a compaction. The position of the open shard is reported."""
     report = ddbio.verify_capture(log)
     assert report.is_whole, report
     assert (report.batches, report.records, report.rows, report.lost, report.repeated) == (2, 9, 9, 0, 0)
@@ -56,8 +56,8 @@ def test_a_whole_log_is_whole(log):
     assert (printed.exit_code, json.loads(printed.stdout)["is_whole"]) == (0, True)
 
 
-def test_a_status_tells_lag_and_loss(fake, client, make_table, tmp_path):  # noqa: F811 - the fixtures
-    """The first change that is not captured says how late the capture is; what was trimmed is lost."""
+def test_a_status_reports_lag_and_loss(fake, client, make_table, tmp_path):  # noqa: F811 - the fixtures
+    """The first uncaptured change determines the lag. Trimmed changes are reported as lost."""
     table, run = make_table(), {"endpoint_url": fake.endpoint_url}
     client.put_item(TableName=table, Item={"pk": {"S": "a"}})
     ddbio.capture(table, tmp_path, available_now=True, **run)
@@ -72,8 +72,8 @@ def test_a_status_tells_lag_and_loss(fake, client, make_table, tmp_path):  # noq
     assert len(status.lost_shards) == 1
 
 
-def test_processes_that_share_a_stream_are_told_apart(fake, client, make_table, tmp_path):  # noqa: F811 - the fixtures
-    """Each part of a stream has a status of its own, and knows of no lag of the others; the log is whole as one."""
+def test_processes_that_share_a_stream_have_separate_status(fake, client, make_table, tmp_path):  # noqa: F811 - the fixtures
+    """Each part of a stream has a separate status without the lag of the others. The log is complete as one."""
     table, run = make_table(), {"endpoint_url": fake.endpoint_url}
     for number in range(20):
         client.put_item(TableName=table, Item={"pk": {"S": str(number)}})
@@ -86,8 +86,8 @@ def test_processes_that_share_a_stream_are_told_apart(fake, client, make_table, 
     assert (report.is_whole, report.records) == (True, 20)
 
 
-def test_what_is_lost_or_repeated_is_counted(log):
-    """A row that is gone breaks the chain of its item; one that is there twice is told by its number."""
+def test_lost_and_repeated_changes_are_counted(log):
+    """A missing row breaks the chain of its item. A repeated row is reported with its number."""
     first, last = files_of(log)
     rows = pq.ParquetFile(last).read()
     chosen = pc.and_(pc.equal(rows.column("pk"), "b"), pc.equal(rows.column("_op"), "MODIFY"))
@@ -106,7 +106,7 @@ def test_what_is_lost_or_repeated_is_counted(log):
 
 
 def test_files_are_compared_with_records(log):
-    """A file that is gone, one that no batch names, and a record that is gone are told; foreign files are not."""
+    """A missing file, a file without a batch, and a missing record are reported. Foreign files are not."""
     first, last = files_of(log)
     last.rename(last.with_name(last.name.replace("000000000002", "000000000009")))
     (log / "other.parquet").write_bytes(first.read_bytes())
@@ -116,8 +116,8 @@ def test_files_are_compared_with_records(log):
     assert "batch 1 is missing" in ddbio.verify_capture(log, images=False).jumps[0]
 
 
-def test_a_folder_without_a_capture_is_told(tmp_path):
-    """Neither a status nor a verification makes sense where nothing was captured."""
+def test_a_folder_without_a_capture_is_an_error(tmp_path):
+    """Status and verification are errors in a folder without a capture."""
     with pytest.raises(NotFoundError, match="has no capture"):
         ddbio.capture_status(tmp_path)
     with pytest.raises(NotFoundError, match="is not a log of changes"):

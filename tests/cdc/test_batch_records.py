@@ -1,4 +1,4 @@
-"""Records of batches that are folded: read all the same, by old readers and late writers, killed at any step."""
+"""Folded records of batches: they are read by old readers and late writers, and a process is killed at any step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLD = 3
 
 
 class Steps:
-    """Hold objects in memory, and kill the process at one step."""
+    """Objects in memory that kill the process at one step."""
 
     def __init__(self, left=None):
         self.objects, self.left = {}, left
@@ -44,14 +44,14 @@ def record(number):
 
 
 def write(records, first, last):
-    """Write batches as a capture does."""
+    """Write batches like a capture."""
     for number in range(first, last + 1):
         assert records.add(number, record(number))
         records.commit(number)
 
 
 def test_old_records_become_one_object():
-    """Each is read by its number, in ranges and in order, though only the last ones are objects of their own."""
+    """Each record is read by its number, in ranges and in order, though only the last ones are separate objects."""
     state = state_of(Steps())
     write(BatchRecords(state, FOLD), 1, 7)
     assert sorted(state.listed()) == [batch_name(7), COMMITTED, f"folded-{batch_name(3)}", f"folded-{batch_name(6)}"]
@@ -66,7 +66,7 @@ def test_old_records_become_one_object():
 
 
 def test_who_was_suspended_does_not_write_a_batch_again():
-    """A record that was folded and deleted cannot be written anew; what a killed process left of one is passed over."""
+    """A record that was folded and deleted cannot be written again. The remains of a killed process are ignored."""
     state = state_of(Steps())
     suspended = BatchRecords(state, FOLD)
     write(suspended, 1, 1)
@@ -82,7 +82,7 @@ def test_who_was_suspended_does_not_write_a_batch_again():
 
 
 def test_a_process_may_be_killed_at_any_step():
-    """Whatever was written when it died, the next one goes on, and each record is there once."""
+    """After a kill at any step, the next process continues, and each record exists once."""
     for left in range(60):
         world = Steps(left)
         with contextlib.suppress(KilledError):
@@ -101,7 +101,7 @@ def test_a_process_may_be_killed_at_any_step():
 
 
 def test_a_missing_record_is_not_folded_away():
-    """What something removed stays missing, and its neighbours stay as they are."""
+    """A record that another program has deleted stays missing, and its neighbours are not changed."""
     state = state_of(Steps())
     write(BatchRecords(state, FOLD), 1, 2)
     state.delete([batch_name(1)])
@@ -112,10 +112,10 @@ def test_a_missing_record_is_not_folded_away():
 
 
 def test_readers_of_a_long_log_know_folded_batches(tmp_path):
-    """Status, verification and the readers of a log find 401 batches in few objects, as they did in many."""
+    """Status, verification and the readers of a log find 401 batches in few objects, as in many."""
     state = JobState(LocalStore(tmp_path), "job", "capture")
     state.begin({"stream": "arn:aws:dynamodb:us-east-1:000000000000:table/tab/stream/1", "started_at": 1.0})
-    # Of an older version, which folded nothing and did not note times.
+    # The records of an older version, which did not fold and did not record times.
     state.put(COMMITTED, {"batch": 399})
     for number in range(1, 400):
         old = {name: value for name, value in record(number).items() if name != "at"}
@@ -132,7 +132,7 @@ def test_readers_of_a_long_log_know_folded_batches(tmp_path):
 
 
 def test_objects_that_are_done_become_one_record():
-    """A replay knows each object that it has put through, of which only the last ones have records of their own."""
+    """A replay knows each object that it has processed, though only the last ones have separate records."""
     for left in range(40):
         world = Steps(left)
         entries = [StoredObject(f"part-{number}", 1, "v") for number in range(8)]

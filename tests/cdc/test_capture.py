@@ -1,4 +1,4 @@
-"""The whole of a capture against a served stream: columns, kinds of changes, restarts, kills of the process."""
+"""Captures of a served stream: columns, kinds of changes, restarts, killed processes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def client(fake):
 
 @pytest.fixture
 def make_table(client):
-    """Return a maker of tables with a stream."""
+    """Return a function that creates tables with a stream."""
     return lambda view="NEW_AND_OLD_IMAGES": create_table(client, view=view)
 
 
@@ -55,7 +55,10 @@ def rows_of(folder):
 
 
 def test_a_log_has_operations_keys_and_new_images(fake, client, make_table, tmp_path):
-    """A row per change, in folders of its hour in UTC; a delete has its key alone; what fits no column is rescued."""
+    """Each change has a row, in the folder of its hour in UTC.
+
+    A delete has only its key. Unsuitable values are rescued.
+    """
     table = make_table()
     item = {
         "pk": {"S": "a"},
@@ -85,23 +88,23 @@ def test_a_log_has_operations_keys_and_new_images(fake, client, make_table, tmp_
     assert first.parent.parent.name.startswith("day=")
 
 
-def test_what_there_is_now_is_told_by_the_clock_of_the_service(tmp_path):
-    """A clock that is hours ahead of this machine's makes no capture end before it has all, or begin too early."""
+def test_available_now_uses_the_clock_of_the_service(tmp_path):
+    """A clock hours ahead of this machine's clock makes no capture end or start too early."""
     with FakeDynamoDB(partitions=1) as fake:
         fake.pass_time(7200)
         create_table(boto3.client("dynamodb", endpoint_url=fake.endpoint_url), "ahead", view="NEW_IMAGE")
         fake.load("ahead", [{"pk": {"S": str(number)}} for number in range(3000)], key="pk:S")
         run = {"available_now": True, "endpoint_url": fake.endpoint_url}
         assert ddbio.capture("ahead", tmp_path / "all", **run).records == 3000
-        # Two seconds are as good as none.
+        # Offsets below two seconds are ignored.
         fake.pass_time(5)
         assert ddbio.capture("ahead", tmp_path / "new", start="latest", **run).records == 0
 
 
 def test_columns_are_declared_and_stay(fake, client, make_table, tmp_path):
-    """A schema that is given is used, also by a later run; attributes named as the log's own columns are rescued.
+    """A given schema is used, also by a later run. Attributes with the names of the log's columns are rescued.
 
-    A column that was declared once stays when a narrower schema is given: files have it.
+    A declared column stays if a narrower schema is given later, as files have it.
     """
     table = make_table()
     client.put_item(TableName=table, Item={"pk": {"S": "a"}, "n": {"N": "1"}, "_op": {"S": "mine"}})
@@ -126,7 +129,7 @@ def test_columns_are_declared_and_stay(fake, client, make_table, tmp_path):
 
 
 def test_old_images_are_kept_on_request(fake, client, make_table, tmp_path):
-    """The column _old_image has the item before the change, and what fits no column of it is rescued apart."""
+    """The column _old_image has the old item, and its unsuitable values are rescued separately."""
     table = make_table()
     for value in ({"N": "1"}, {"S": "text"}, {"N": "3"}):
         client.put_item(TableName=table, Item={"pk": {"S": "a"}, "n": value})
@@ -139,7 +142,7 @@ def test_old_images_are_kept_on_request(fake, client, make_table, tmp_path):
 
 
 def test_expired_items_are_marked(fake, client, make_table, tmp_path):
-    """A delete by the time to live is marked; a user's delete, and text that names the service, are not."""
+    """A delete by the time to live is marked. A user's delete, and text with the name of the service, are not."""
     table = make_table()
     client.update_time_to_live(TableName=table, TimeToLiveSpecification={"Enabled": True, "AttributeName": "ttl"})
     for pk, ttl in (("old", 1_700_000_000), ("mine", 1), ("dynamodb.amazonaws.com", 1)):
@@ -151,7 +154,7 @@ def test_expired_items_are_marked(fake, client, make_table, tmp_path):
 
 
 def test_a_gap_ends_a_capture(fake, client, make_table, tmp_path):
-    """Trimmed changes are named; on_gap=continue logs what is left and reports where something is missing."""
+    """Trimmed changes are an error. With on_gap=continue the others are logged, and the gap is reported."""
     table = make_table()
     run = {"available_now": True, "endpoint_url": fake.endpoint_url}
     for number in range(6):
@@ -168,8 +171,8 @@ def test_a_gap_ends_a_capture(fake, client, make_table, tmp_path):
     assert [row["_op"] for row in rows_of(tmp_path)] == ["INSERT"] * 7
 
 
-def test_what_cannot_be_captured_is_refused(fake, client, make_table, tmp_path):
-    """A table without a stream, a view without new images, another table's log, a job of other options: all refused."""
+def test_invalid_captures_are_refused(fake, client, make_table, tmp_path):
+    """A table without a stream, a view without new images, another table's log, and other options are all refused."""
     run = {"available_now": True, "endpoint_url": fake.endpoint_url, "job_id": "one"}
     with pytest.raises(OptionError, match="view KEYS_ONLY"):
         ddbio.capture(make_table("KEYS_ONLY"), tmp_path, **run)
@@ -186,8 +189,8 @@ def test_what_cannot_be_captured_is_refused(fake, client, make_table, tmp_path):
         ddbio.capture(table, tmp_path, **run)
 
 
-def test_a_capture_goes_on_until_it_is_stopped(fake, client, make_table, tmp_path):
-    """A long-running one writes what comes, follows splits, excludes a second one, and ends when it is told to."""
+def test_a_capture_runs_until_it_is_stopped(fake, client, make_table, tmp_path):
+    """A long capture writes new changes, follows splits, excludes a second capture, and ends when it is stopped."""
     table, stop, reports = make_table(), threading.Event(), []
     run = {"endpoint_url": fake.endpoint_url, "flush_seconds": 0.05}
 
@@ -213,7 +216,7 @@ def test_a_capture_goes_on_until_it_is_stopped(fake, client, make_table, tmp_pat
 
 
 class Process:
-    """Run the command in a process of its own."""
+    """Run the command in a separate process."""
 
     def __init__(self, fake, table, folder, *more):
         flags = ["--endpoint-url", fake.endpoint_url, "--flush-seconds", "0.02", "--json", *more]
@@ -221,7 +224,7 @@ class Process:
         self.running = subprocess.Popen(command, stdout=subprocess.PIPE)
 
     def end(self, number):
-        """Send a signal, and return what it printed."""
+        """Send a signal, and return the output."""
         self.running.send_signal(number)
         return self.running.communicate(timeout=SECONDS)[0]
 
@@ -237,7 +240,7 @@ def working_process(fake, table, folder):
 
 
 def check_kills(fake, client, table, folder, kills):
-    """Kill processes while items are written and shards split; compare the log with what was written."""
+    """Kill processes while items are written and shards split. Compare the log with the written items."""
     chance, written, ended = random.Random(kills), [], threading.Event()
 
     def write():
@@ -270,13 +273,13 @@ def check_kills(fake, client, table, folder, kills):
 
 
 def test_a_killed_process_loses_and_repeats_nothing(fake, client, make_table, tmp_path):
-    """The log equals what was written after two kills, a SIGTERM and a run to the end."""
+    """The log equals the written items after two kills, a SIGTERM and a run to the end."""
     check_kills(fake, client, make_table(), tmp_path, 2)
 
 
 @pytest.mark.nightly
 def test_a_process_that_is_killed_often_loses_and_repeats_nothing(fake, client, make_table, tmp_path):
-    """The same after more kills."""
+    """The log also equals the written items after more kills."""
     check_kills(fake, client, make_table(), tmp_path, 8)
 
 
@@ -287,8 +290,8 @@ def test_folders_are_hours_in_utc():
     assert Path(hour_folder(1)).name == "hour=01"
 
 
-def test_a_capture_ends_in_its_time_and_says_what_it_took(fake, client, make_table, tmp_path):
-    """Without another reason to end, it ends after max_seconds with all that there was written."""
+def test_a_capture_ends_in_its_time_and_reports_its_cost(fake, client, make_table, tmp_path):
+    """A capture ends after max_seconds with all changes that were written."""
     table = make_table()
     client.put_item(TableName=table, Item={"pk": {"S": "a"}})
     client.put_item(TableName=table, Item={"pk": {"S": "b"}, "n": {"N": "1"}})

@@ -1,4 +1,4 @@
-"""Chains of images: which changes begin with something else than the one before left."""
+"""Chains of images: detection of changes whose old image differs from the previous new image."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCHEMA = pa.schema(
 
 
 def change(number, pk, old, new):
-    """Return a row of a log: numbers of an item before and after, None where it is not there."""
+    """Return a row of a log with the numbers of an item before and after, None for no item."""
     return {
         "_op": "REMOVE" if new is None else "INSERT" if old is None else "MODIFY",
         "_sequence": str(number),
@@ -49,8 +49,11 @@ ROWS = [
 ]
 
 
-def test_breaks_are_found_whatever_the_order_of_the_rows(seeds):
-    """The numbers tell the order, longer ones come later; breaks come in it, with the times of both changes."""
+def test_breaks_are_found_in_any_order_of_the_rows(seeds):
+    """Sequence numbers determine the order, longer ones come later.
+
+    Breaks have this order, and the times of both changes.
+    """
     for seed in seeds(8, 1_000):
         shuffled = [ROWS[index] for index in np.random.default_rng(seed).permutation(len(ROWS)).tolist()]
         chains = ImageChains(["pk"])
@@ -66,12 +69,12 @@ def test_breaks_are_found_whatever_the_order_of_the_rows(seeds):
 
 
 def test_nothing_is_broken_where_nothing_is():
-    """Also where all rows were left out."""
+    """The same holds if all rows were left out."""
     assert ImageChains(["pk"]).broken() == []
 
 
 def test_breaks_of_items_with_rescued_keys_are_found_and_named():
-    """Items whose keys their column cannot hold have chains of their own, whatever else was rescued of them."""
+    """Items with rescued keys have separate chains, regardless of their other rescued attributes."""
     field = pa.field("pk", pa.int64(), metadata={"ddb:type": "N"})
     image = pa.struct([field, ("n", pa.int64())])
     schema = SCHEMA.set(3, field).set(5, pa.field("_old_image", image))
@@ -102,7 +105,7 @@ def test_breaks_of_items_with_rescued_keys_are_found_and_named():
 
 @pytest.mark.parametrize("name", ["_since", "_sequence", "_event_id", "_healed_by"])
 def test_keys_are_called_as_other_columns(name):
-    """A key attribute may have the name of a column of the log, or of one that is used on the way."""
+    """A key attribute may have the name of a column of the log, or of an internal column."""
     column = name if name == "_since" else f"{name}_1"
     field = pa.field(column, pa.string(), metadata={"ddb:type": "S", "ddb:name": name})
     image = pa.struct([field, ("n", pa.int64())])
@@ -133,26 +136,26 @@ UNKNOWN = [
 
 
 def without_images(rows):
-    """Return rows as a file holds them that has no old images."""
+    """Return rows as a file without old images has them."""
     return pa.Table.from_pylist(rows, SCHEMA).drop_columns(["_old_image", "_old_rescue"])
 
 
 def with_null_images(rows):
-    """Return rows as a compaction holds those of files without old images beside those of files with them."""
+    """Return rows of a file without old images as a compaction writes them with other files."""
     names = [field.name for field in SCHEMA]
     return pa.concat_tables([without_images(rows), SCHEMA.empty_table()], promote_options="default").select(names)
 
 
 def breaks_of(*parts):
-    """Return the numbers of the changes behind which one is missing."""
+    """Return the sequence numbers of the changes before which one is missing."""
     chains = ImageChains(["pk"])
     for part in filter(len, parts):
         chains.add(part)
     return [chain_break.sequence for chain_break in chains.broken()]
 
 
-def test_the_changes_of_several_streams_are_chains_of_their_own():
-    """Their numbers cannot be compared, and what is missing between two streams is a gap of the log."""
+def test_the_changes_of_several_streams_are_separate_chains():
+    """Their numbers cannot be compared, and a loss between two streams is a gap of the log."""
     chains = ImageChains(["pk"])
     chains.add(pa.Table.from_pylist([change(7, "a", None, 1), change(9, "a", 1, 2)], SCHEMA), 1)
     chains.add(pa.Table.from_pylist([change(10, "a", 4, 5), change(8, "a", 3, 4), change(8, "b", 1, 2)], SCHEMA), 2)
@@ -168,14 +171,14 @@ def test_the_changes_of_several_streams_are_chains_of_their_own():
 @pytest.mark.parametrize("bare", [without_images, with_null_images])
 @pytest.mark.parametrize("indices", [{1}, {2}, {3}, {1, 2}, {0, 4}, {1, 3}, set(range(6))])
 def test_rows_without_old_images_are_links_of_the_chain(bare, indices):
-    """They break nothing themselves, unless they are inserts; what they left is what the next change begins with."""
+    """Such rows break nothing themselves, except inserts. The next change is compared with their new image."""
     complete = pa.Table.from_pylist([row for index, row in enumerate(UNKNOWN) if index not in indices], SCHEMA)
     assert breaks_of(complete, bare([UNKNOWN[index] for index in sorted(indices)])) == []
 
 
 @pytest.mark.parametrize("bare", [without_images, with_null_images])
-def test_what_is_missing_beside_rows_without_old_images_is_found_where_it_can_be(bare):
-    """Behind such a row it is, at such a row only if it is an insert: of another what it began with is not known."""
+def test_losses_next_to_rows_without_old_images_are_found_if_possible(bare):
+    """A loss after such a row is found. A loss before it is only found for an insert, as its old image is unknown."""
     expected = pa.Table.from_pylist([UNKNOWN[0], UNKNOWN[3]], SCHEMA)
     assert breaks_of(expected, bare([UNKNOWN[1]])) == ["11"]
     assert breaks_of(expected, bare([UNKNOWN[2]])) == []
@@ -184,7 +187,7 @@ def test_what_is_missing_beside_rows_without_old_images_is_found_where_it_can_be
 
 
 def test_a_row_with_an_old_image_does_not_hide_columns_that_the_image_lacks():
-    """Of files that a compaction put together, one may have a column that another rescues."""
+    """A compacted file may have a column that is rescued in one of its sources."""
     wide = pa.Table.from_pylist([change(8, "a", None, 1)], SCHEMA).drop_columns(["_old_image", "_old_rescue"])
     wide = wide.append_column("extra", pa.array(["x"]))
     narrow = [change(9, "a", 1, 2) | {"_old_rescue": '{"extra":{"S":"x"}}'}]
@@ -192,7 +195,7 @@ def test_a_row_with_an_old_image_does_not_hide_columns_that_the_image_lacks():
 
 
 def test_a_healed_row_is_a_link_whose_own_columns_are_no_attributes():
-    """Also where the export it is from had no old images: the column that says what healed it counts for none."""
+    """The same holds if the export had no old images. The column of the healing is not an attribute."""
     healed = with_null_images([UNKNOWN[1]]).append_column("_healed_by", pa.array(["table"]))
     expected = [UNKNOWN[0], UNKNOWN[2]]
     assert breaks_of(pa.Table.from_pylist(expected, SCHEMA), healed) == []

@@ -1,4 +1,4 @@
-"""The identity of a change: the same wherever its row lies, and different for different changes."""
+"""Identity of a change: the same in any file, and different for different changes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SAME = {
     "row": [{}, {}],
     "event id, written as two changes": [{"_event_id": "a", "_sequence": value} for value in ("7000001", "7000002")],
     "key, once rescued": [{}, {"pk": None, "_rescue": '{"pk":{"N":"1"}}'}],
-    "key in another form": [
+    "key in another format": [
         {"pk": None, "_rescue": f'{{"pk":{{"N":"{value}"}}}}'} for value in ("1.5", "1.50", "15E-1")
     ],
 }
@@ -57,8 +57,8 @@ SAME = {
 
 @pytest.mark.parametrize("keys", [["pk"], []])
 @pytest.mark.parametrize("what", DIFFERENT)
-def test_different_changes_are_told_apart(what, keys):
-    """Numbers of several streams, and of Kinesis in milliseconds, may be equal: items and times are not."""
+def test_different_changes_have_different_identities(what, keys):
+    """Numbers of several streams, and of Kinesis in milliseconds, may be equal. Their items and times differ."""
     ids = change_ids(table_of(*DIFFERENT[what]), keys)
     assert len(set(id_texts(ids))) == len(DIFFERENT[what])
     assert distinct(ids) == [(index, 0) for index in range(len(DIFFERENT[what]))]
@@ -66,8 +66,8 @@ def test_different_changes_are_told_apart(what, keys):
 
 @pytest.mark.parametrize("keys", [["pk"], []])
 @pytest.mark.parametrize("what", SAME)
-def test_the_same_change_is_known(what, keys):
-    """A change that is there twice, be it by a compaction or by the stream, is one."""
+def test_the_same_change_has_one_identity(what, keys):
+    """A change that a compaction or the stream has repeated is one change."""
     ids = change_ids(table_of(*SAME[what]), keys)
     assert len(set(id_texts(ids))) == 1
     assert distinct(ids) == [(0, 0)]
@@ -75,7 +75,7 @@ def test_the_same_change_is_known(what, keys):
 
 @pytest.mark.parametrize("keys", [["pk"], []])
 def test_the_columns_of_a_file_do_not_matter(keys):
-    """The same change has one identity in files with other columns, types and own columns."""
+    """The same change has one identity in files with other columns, types and columns of ddbio."""
     wanted = id_texts(change_ids(table_of({}), keys))
     wider = SCHEMA.set(4, pa.field("pk", pa.decimal128(38, 4))).append(pa.field("new", pa.string()))
     narrow = pa.schema([field for field in SCHEMA if field.name not in {"_event_id", "v"}])
@@ -93,7 +93,7 @@ def test_the_columns_of_a_file_do_not_matter(keys):
 @pytest.mark.parametrize("name", ["_event_id", "_expired_at", "_healed_by"])
 @pytest.mark.parametrize("keys", [["pk"], []])
 def test_an_attribute_is_not_taken_for_a_column_of_the_log(keys, name):
-    """Logs of older releases have attributes in columns that are called as those of other logs and archives."""
+    """Logs of older releases have attributes in columns with names of other logs and archives."""
     schema = pa.schema([field for field in SCHEMA if field.name != "_event_id"])
     schema = schema.append(pa.field(name, pa.string(), metadata={"ddb:type": "S"}))
     changes = [{name: "a"}, {name: "a", "_sequence": "101"}, {name: "a", "pk": 2}]
@@ -120,7 +120,7 @@ def test_an_attribute_is_not_taken_for_a_column_of_the_log(keys, name):
     ],
 )
 def test_rows_of_one_identity_are_as_many_changes_as_streams_have_them(streams, wanted):
-    """Of files whose stream is not known, such as those of a compaction, rows are what others have already."""
+    """Rows of files with an unknown stream, such as compacted ones, are the same changes as others."""
     rows = table_of({"pk": 5}, *({} for _ in streams), {"pk": 6})
     asked = list[int]()
 
@@ -134,7 +134,7 @@ def test_rows_of_one_identity_are_as_many_changes_as_streams_have_them(streams, 
     assert sorted(asked) == list(range(1, len(streams) + 1))
 
 
-def test_nothing_is_found_where_nothing_is():
+def test_an_empty_log_has_no_identities():
     """A log may have no rows."""
     for keys in (["pk"], []):
         assert distinct(change_ids(SCHEMA.empty_table(), keys)) == []

@@ -1,4 +1,4 @@
-"""Compaction of the closed hours of a log, beside the capture that writes it."""
+"""Compaction of the closed hours of a log during its capture."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.cdc.test_delivered import change, joined, put
 
 
 def test_closed_hours_alone_are_compacted(fake, client, make_table, tmp_path):  # noqa: F811 - the fixtures
-    """Hours that ended long enough ago become one file each; a capture goes on, and its new files are live, too."""
+    """Hours that ended long enough ago become one file each. The capture continues, and its new files are also live."""
     log, source, table = tmp_path / "log", tmp_path / "delivered", make_table()
     for number in range(3):
         put(source, str(number), joined(change(f"old{number}", number)))
@@ -43,8 +43,8 @@ def test_closed_hours_alone_are_compacted(fake, client, make_table, tmp_path):  
     assert ddbio.verify_capture(log).is_whole
 
 
-def test_a_running_capture_is_compacted_beside(fake, client, make_table, tmp_path):  # noqa: F811 - the fixtures
-    """Compactions of the hour that is written lose and repeat nothing, however often they come."""
+def test_a_log_is_compacted_during_a_capture(fake, client, make_table, tmp_path):  # noqa: F811 - the fixtures
+    """Compactions of the current hour lose and repeat nothing, regardless of their number."""
     table, stop, written = make_table(), threading.Event(), 40
     run = {"endpoint_url": fake.endpoint_url, "flush_seconds": 0.02, "flush_bytes": 64 * 1024}
     thread = threading.Thread(target=lambda: ddbio.capture(table, tmp_path, stop=stop, **run))
@@ -67,8 +67,8 @@ def test_a_running_capture_is_compacted_beside(fake, client, make_table, tmp_pat
     assert ddbio.verify_capture(tmp_path).is_whole
 
 
-def test_folders_of_hours_are_told():
-    """An hour has all four parts as numbers; other folders belong to no hour."""
+def test_folders_of_hours_are_recognized():
+    """An hour has all four parts as numbers. Other folders are not hours."""
     partition = {"year": "2026", "month": "11", "day": "01", "hour": "05"}
     assert str(hour_began(partition)) == "2026-11-01 05:00:00+00:00"
     assert hour_began({"year": "2026"}) is None
@@ -76,8 +76,8 @@ def test_folders_of_hours_are_told():
     assert hour_began({**partition, "month": "13"}) is None
 
 
-def test_a_folder_without_hours_has_none_to_compact(tmp_path):
-    """Nothing is rewritten in a folder whose files belong to no hour, and an empty one is refused."""
+def test_a_folder_without_hours_is_not_compacted(tmp_path):
+    """A folder with files outside of hours is not rewritten, and an empty one is refused."""
     with pytest.raises(NotFoundError):
         ddbio.compact(tmp_path, closed_hours="1h")
     (tmp_path / "a.json").write_text(json.dumps({"pk": 1}))

@@ -1,4 +1,4 @@
-"""Objects as Firehose delivers them: read to rows, written, replayed into a log and into a table."""
+"""Objects in the layout of Firehose: read to rows, written, replayed into a log and into a table."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HOUR = "2026/11/01/00"
 
 
 def change(pk, number, operation="MODIFY", **more):
-    """Return a record as Kinesis Data Streams for DynamoDB has it."""
+    """Return a record in the format of Kinesis Data Streams for DynamoDB."""
     image = {"pk": {"S": pk}, "n": {"N": str(number)}, "tags": {"SS": ["x"]}, "b": {"B": "AAE="}}
     inside = {
         "ApproximateCreationDateTime": 1793491203000000 + number % 1000,
@@ -55,18 +55,18 @@ def change(pk, number, operation="MODIFY", **more):
 
 
 def joined(*records):
-    """Return records behind each other without line ends, as Firehose writes them."""
+    """Return concatenated records without line ends, as Firehose writes them."""
     return "".join(json.dumps(record, separators=(",", ":")) for record in records).encode()
 
 
 def put(folder, path, data):
-    """Write a file, and the folders above it."""
+    """Write a file and its parent folders."""
     (folder / path).parent.mkdir(parents=True, exist_ok=True)
     (folder / path).write_bytes(data)
 
 
 def failed(raw, **more):
-    """Return a line as Firehose writes it below the error prefix."""
+    """Return a line in the format of Firehose's error prefix."""
     line = {"attemptsMade": 4, "arrivalTimestamp": 1793491200000, "errorCode": "Lambda.FunctionError",
             "errorMessage": "it failed", "attemptEndingTimestamp": 1793491260000,
             "rawData": base64.b64encode(raw).decode()}  # fmt: skip
@@ -78,8 +78,8 @@ def values(rows):
     return [(row["_op"], row["pk"], row["n"]) for row in rows]
 
 
-def test_records_are_read_in_every_form(tmp_path):
-    """Gzip and plain, with and without line ends, from folders of hours of both kinds: rows as a capture's log has."""
+def test_records_are_read_in_every_format(tmp_path):
+    """Gzip and plain objects with and without line ends, in both kinds of hour folders, give rows of a log."""
     put(tmp_path, f"{HOUR}/ddb-1-2026-11-01-00-00-05-a.gz", gzip.compress(joined(change("a", 1), change("b", 2))))
     put(tmp_path, "year=2026/month=11/day=01/hour=00/plain", joined(change("c", 3)) + b"\n" + joined(change("d", 4)))
     stream = change("e", 5, "REMOVE", userIdentity={"type": "Service", "principalId": "dynamodb.amazonaws.com"})
@@ -96,8 +96,8 @@ def test_records_are_read_in_every_form(tmp_path):
     assert rows[0]["_event_time"].isoformat() == "2026-11-01T00:00:03.000001+00:00"
 
 
-def test_what_comes_twice_is_read_once(tmp_path):
-    """A record whose event id came before in the object is left out; equal times have numbers of their own."""
+def test_duplicates_are_read_once(tmp_path):
+    """A record whose event id is already in the object is left out. Records with equal times have different numbers."""
     records = [change("a", 1), change("b", 1), change("a", 1)]
     put(tmp_path, "one", joined(*records))
     rows = ddbio.read_changes(tmp_path).to_pylist()
@@ -106,7 +106,7 @@ def test_what_comes_twice_is_read_once(tmp_path):
 
 
 def test_transformed_lines_are_read_with_their_keys(tmp_path):
-    """Lines of the transformation function need to know the key; a schema says what is binary, and a set."""
+    """Lines of the transformation function need the key. A schema declares binary and sets."""
     line, _ = change_line(json.dumps(change("a", 12345678901234567890)).encode())
     put(tmp_path, "lines.gz", gzip.compress(f"{line}\n".encode() * 2))
     with pytest.raises(DecodeError, match="give keys, the key attributes"):
@@ -119,7 +119,7 @@ def test_transformed_lines_are_read_with_their_keys(tmp_path):
 
 
 def test_parquet_is_read_in_both_layouts(tmp_path):
-    """Converted lines have typed columns; converted records have structs, whose own names may be in lower case."""
+    """Converted lines have typed columns. Converted records have structs, whose own names may be in lower case."""
     lines = pa.table({"_op": ["INSERT", "REMOVE"], "_event_time": ["2026-11-01T00:00:03.000001+00:00"] * 2,
                       "_expired": [False, True], "pk": ["a", "b"], "n": [Decimal("1.5"), None]})  # fmt: skip
     pq.write_table(lines, tmp_path / "lines.parquet")
@@ -151,7 +151,7 @@ def test_parquet_is_read_in_both_layouts(tmp_path):
     ],
 )
 def test_times_choose_changes_whatever_folders_are_called(tmp_path, folder):
-    """Changes are taken by their own times; a folder may be named by a partition key, or lie in another time zone."""
+    """Changes are selected by their own times. A folder may be a partition key, or be in another time zone."""
     put(tmp_path, f"{folder}object", joined(change("a", 1), change("b", 2), change("c", 3)))
     rows = ddbio.read_changes(tmp_path, since="2026-11-01T00:00:03.000002Z", until="2026-11-01T00:00:03.000003Z")
     assert values(rows.to_pylist()) == [("MODIFY", "b", 2)]
@@ -162,7 +162,7 @@ def test_times_choose_changes_whatever_folders_are_called(tmp_path, folder):
     [("s3://lake/in", -48, False), ("s3://lake/in", -2, True), ("s3://lake/in", 2, True), ("/lake/in", -48, True)],
 )
 def test_objects_of_s3_that_were_written_before_are_not_read(tmp_path, uri, hours, is_read):
-    """S3 says when an object was written, and a change is not made later; the dates of local files mean nothing."""
+    """Changes are older than the date of their S3 object. The dates of local files are ignored."""
     put(tmp_path, "object", joined(change("a", 1)))
     since = datetime(2026, 11, 1, tzinfo=UTC)
     actual = DeliveredObjects(ChangesReadOptions(source=str(tmp_path)))
@@ -170,8 +170,8 @@ def test_objects_of_s3_that_were_written_before_are_not_read(tmp_path, uri, hour
     assert may_have_changes(uri, written, since) is is_read
 
 
-def test_what_is_no_change_goes_to_the_error_prefix(tmp_path):
-    """The reason and the bytes are kept in Firehose's form, whatever lies behind a bad record is read."""
+def test_invalid_records_are_written_to_the_error_prefix(tmp_path):
+    """The reason and the bytes are stored in Firehose's format, and records after a bad one are read."""
     bad = b'{"half":' + joined(change("a", 1)) + b'{"Item":{}}' + joined(change("b", 2))
     put(tmp_path, f"in/{HOUR}/one", bad)
     put(tmp_path, f"in/{HOUR}/two", failed(b"left out, for it failed before"))
@@ -190,8 +190,8 @@ def test_what_is_no_change_goes_to_the_error_prefix(tmp_path):
 
 @pytest.mark.parametrize("beside", [b"", b"no json", joined(change("a", 1))], ids=["plain", "other", "twice"])
 @pytest.mark.parametrize("view", ["KEYS_ONLY", "OLD_IMAGE"])
-def test_a_change_without_the_item_behind_it_is_none(tmp_path, view, beside):
-    """A log or a table would take it for an item with nothing but its key; a delete needs no image."""
+def test_a_change_without_a_new_image_is_invalid(tmp_path, view, beside):
+    """A log or a table would store an item with only its key. A delete needs no image."""
     bad, gone = change("b", 2), change("c", 3, "REMOVE")
     image = bad["dynamodb"].pop("NewImage")
     bad["dynamodb"] |= {"OldImage": image} if view == "OLD_IMAGE" else {}
@@ -206,7 +206,10 @@ def test_a_change_without_the_item_behind_it_is_none(tmp_path, view, beside):
 
 
 def test_a_replay_puts_each_object_through_once(tmp_path):
-    """Failed records go to the log by their hours; a second run does nothing, a new object alone is put through."""
+    """Failed records are written to the log by their hours.
+
+    A second run does nothing, a new object is replayed alone.
+    """
     source, log = tmp_path / "errors", tmp_path / "log"
     put(source, f"processing-failed/{HOUR}/a", failed(joined(change("a", 1))) + failed(joined(change("b", 2))))
     assert ddbio.plan_replay(source, log).objects == 1
@@ -225,7 +228,7 @@ def test_a_replay_puts_each_object_through_once(tmp_path):
 
 
 def test_a_replay_that_is_cut_off_writes_the_same_files(tmp_path):
-    """Without its note an object is put through again, into the files that are there."""
+    """Without its record an object is replayed again, into the existing files."""
     source, log = tmp_path / "errors", tmp_path / "log"
     put(source, "a", failed(joined(change("a", 1))))
     ddbio.replay(source, log)
@@ -236,7 +239,7 @@ def test_a_replay_that_is_cut_off_writes_the_same_files(tmp_path):
 
 
 def test_a_replay_applies_changes_to_a_table(tmp_path):
-    """The last change of each item is applied, deletes too; a newer item stays with newer_by."""
+    """The last change of each item is applied, including deletes. With newer_by, a newer item is not changed."""
     with FakeDynamoDB(burst_at_creation=1.0) as fake:
         fake.load(
             "orders",
@@ -260,8 +263,8 @@ def test_a_replay_applies_changes_to_a_table(tmp_path):
 
 
 @pytest.mark.parametrize("records", ["lines", "raw"])
-def test_what_is_written_is_read_back(tmp_path, records):
-    """Both layouts, with dynamic partitions or times, in small objects, and failures below the error prefix."""
+def test_written_changes_are_read_back(tmp_path, records):
+    """Both layouts work with dynamic partitions or times, in small objects, with failures below the error prefix."""
     reply = json.dumps({"Records": [change("a", 1), change("b", 2)], "NextShardIterator": "x"}).encode()
     prefix = {"lines": "log/year=!{partitionKeyFromLambda:year}/", "raw": "log/!{timestamp:yyyy/MM/dd/HH}/"}[records]
     report = ddbio.write_changes(
@@ -280,7 +283,7 @@ def test_what_is_written_is_read_back(tmp_path, records):
 
 
 def test_all_of_several_answers_is_written(tmp_path):
-    """A text may have one answer of GetRecords behind the other, and lines that are none."""
+    """A text may have several responses of GetRecords in a row, and lines of other content."""
     answers = [{"Records": [change("a", 1)], "NextShardIterator": "x"}, {"NextShardIterator": "y"}, {"Records": []}]
     text = b"\n".join(json.dumps(value).encode() for value in [*answers, {"Records": [change("b", 2)]}])
     report = ddbio.write_changes([text + b"\nno change\n" + joined(change("c", 3))], tmp_path, prefix="log/")
@@ -290,15 +293,15 @@ def test_all_of_several_answers_is_written(tmp_path):
 
 
 def test_records_that_came_twice_are_read_once(tmp_path):
-    """Whether there are blanks in them or not."""
+    """It holds with and without whitespace in them."""
     once = joined(change("a", 1), change("b", 2))
     (tmp_path / "object").write_bytes(once + once.replace(b'"eventID":', b'"eventID" : '))
     assert values(ddbio.read_changes(tmp_path, keys="pk").to_pylist()) == [("MODIFY", "a", 1), ("MODIFY", "b", 2)]
 
 
 @pytest.mark.parametrize("records", ["lines", "raw"])
-def test_parts_of_a_text_are_written_as_the_whole_is(tmp_path, monkeypatch, records):
-    """Records that came in an earlier part, odd ones, and what is none: only their part is read one by one."""
+def test_parts_of_a_text_are_written_like_the_full_text(tmp_path, monkeypatch, records):
+    """Repeated, unusual and invalid records are read one by one, but only in their part."""
     actual = [joined(change(f"k{number}", number)) for number in range(60)]
     actual[20] = actual[20].replace(b'"eventID":', b'"eventID" : ')
     text = b"\n".join([*actual[:30], b"no change", *actual[30:], actual[3], joined(change("_op", 70)), actual[20]])
@@ -315,15 +318,15 @@ def test_parts_of_a_text_are_written_as_the_whole_is(tmp_path, monkeypatch, reco
 
 @pytest.mark.parametrize("prefix", ["log/", "log/hour=!{partitionKeyFromLambda:hour}/"])
 @pytest.mark.parametrize("buffer_bytes", [1024, 4000])
-def test_many_lines_go_to_the_objects_that_single_ones_go_to(tmp_path, prefix, buffer_bytes):
-    """A text of records alone is printed by the loops; something else in it, and each is printed by itself."""
+def test_many_lines_use_the_same_objects_as_single_lines(tmp_path, prefix, buffer_bytes):
+    """A text of only records is printed by the loops. With other content, each record is printed separately."""
     hours = [number // 7 % 3 for number in range(100)]
     actual = [change(f"k{number}", number) for number in range(100)]
     for value, hour in zip(actual, hours, strict=True):
         value["dynamodb"]["ApproximateCreationDateTime"] += hour * 3_600_000_000
     options = {"prefix": prefix, "buffer_bytes": buffer_bytes}
     quick = ddbio.write_changes([joined(*actual[:40]), joined(*actual[40:])], tmp_path / "quick", **options)
-    # A blank that the service does not send.
+    # Whitespace that the service does not write.
     slow = [joined(*part).replace(b'"eventID":', b'"eventID" : ') for part in (actual[:40], actual[40:])]
     assert ddbio.write_changes(slow, tmp_path / "slow", **options).files == quick.files
     objects = [
@@ -336,7 +339,7 @@ def test_many_lines_go_to_the_objects_that_single_ones_go_to(tmp_path, prefix, b
 
 
 def tied(pk, value, before=None, at=1793491203123, **more):
-    """Return a record of Kinesis without anything that orders it but its time and its images."""
+    """Return a record of Kinesis that only its time and its images order."""
     inside = {"ApproximateCreationDateTime": at, "Keys": {"pk": pk}}
     inside |= {} if value is None else {"NewImage": {"pk": pk, "n": {"N": str(value)}}}
     inside |= {} if before is None else {"OldImage": {"pk": pk, "n": {"N": str(before)}}}
@@ -353,15 +356,15 @@ ORDERS = {
     "four out of order": ([[tied(A, 4, 3), tied(B, 9), tied(A, 2, 1), tied(A, 1), tied(A, 3, 2)]], 4),
     "a delete first": ([[tied(A, None, 3), tied(A, 3, 2), tied(A, 2, 1)]], None),
     "made again": ([[tied(A, 5), tied(A, None, 2), tied(A, 2, 1), tied(A, 1)]], 5),
-    "time goes before place": ([[tied(A, 2, 1, at=1793491203124)], [tied(A, 1)]], 2),
+    "time goes before position": ([[tied(A, 2, 1, at=1793491203124)], [tied(A, 1)]], 2),
     "numeric key": ([[tied({"N": "7"}, 2, 1), tied({"N": "7"}, 1)]], 2),
-    "number goes before place": ([[tied(A, 2, SequenceNumber="20"), tied(A, 1, SequenceNumber="9")]], 2),
+    "number goes before position": ([[tied(A, 2, SequenceNumber="20"), tied(A, 1, SequenceNumber="9")]], 2),
 }
 
 
 @pytest.mark.parametrize(("objects", "last"), ORDERS.values(), ids=ORDERS)
 def test_changes_are_ordered_by_their_own_version(tmp_path, objects, last):
-    """By sequence number or time; equal times by what an item was before, and else by the order of delivery."""
+    """Changes are ordered by sequence number or time, equal times by old images, and otherwise by delivery."""
     for number, records in enumerate(objects):
         put(tmp_path, f"o{number}", joined(*records))
         os.utime(tmp_path / f"o{number}", (1793491300, 1793491300))
@@ -371,7 +374,7 @@ def test_changes_are_ordered_by_their_own_version(tmp_path, objects, last):
     assert row["n"] == last
 
 
-def test_an_object_is_as_old_as_its_name_says(tmp_path):
+def test_the_name_of_an_object_has_its_time(tmp_path):
     """Copies have other dates, and folders may have any names."""
     for folder, second, number, before in (("2027/01/01/00", "05", 1, None), ("2019/01/01/00", "06", 2, 1)):
         put(
@@ -401,7 +404,7 @@ OTHERS = {
 @pytest.mark.parametrize("place", ["one object", "two objects", "failed"])
 @pytest.mark.parametrize("kind", OTHERS)
 def test_changes_of_another_table_are_never_mixed_in(tmp_path, kind, layout):
-    """Without an option they are refused, with one they are counted."""
+    """They are refused without an option, and counted with one."""
     own, other = joined(of_table("orders", "a", 1)), joined(OTHERS[kind])
     if kind == "blanks":
         other = json.dumps(OTHERS[kind]).encode()
@@ -429,8 +432,8 @@ def test_changes_of_another_table_are_never_mixed_in(tmp_path, kind, layout):
 
 
 @pytest.mark.parametrize("records", ["lines", "raw"])
-def test_what_is_written_keeps_its_table(tmp_path, records):
-    """All tables are written, each line and record with its table's name; or those of one."""
+def test_written_changes_keep_their_table(tmp_path, records):
+    """All tables are written, each line and record with its table's name, or only the changes of one table."""
     text = joined(of_table("orders", "a", 1), of_table("users", "x", 5), of_table("orders", "b", 2))
     ddbio.write_changes([text], tmp_path / "all", prefix="log/", records=records)
     with pytest.raises(OptionError, match="choose one with table"):
@@ -443,8 +446,8 @@ def test_what_is_written_keeps_its_table(tmp_path, records):
     assert ddbio.read_changes(tmp_path / "one/log", keys="pk").column("pk").to_pylist() == ["a", "b"]
 
 
-def test_a_table_takes_the_changes_of_its_own_name(tmp_path):
-    """Those of another table need to be asked for."""
+def test_a_table_receives_the_changes_of_its_name(tmp_path):
+    """The changes of another table are only read with an option."""
     put(tmp_path, "o", joined(of_table("users", "a", 1)))
     with FakeDynamoDB(burst_at_creation=1.0) as fake:
         fake.load("orders", b'{"Item":{"pk":{"S":"a"},"n":{"N":"9"}}}\n', "pk:S")
@@ -456,7 +459,7 @@ def test_a_table_takes_the_changes_of_its_own_name(tmp_path):
 
 
 def test_answers_and_events_are_read(tmp_path):
-    """Bodies of GetRecords of both services, and events of Lambda, hold records."""
+    """Bodies of GetRecords of both services, and events of Lambda, have records."""
     data = [base64.b64encode(joined(change(pk, 1))).decode() for pk in "ab"]
     bodies = [
         {"Records": [change("c", 1)], "NextShardIterator": "x"},
@@ -499,7 +502,7 @@ TIMES = {
 
 
 def converted(image, at):
-    """Return a row as Firehose converts a record, with a type of Glue for its images and its time."""
+    """Return a row as Firehose converts a record, with Glue types for its images and its time."""
     (kind, value), (time_kind, time) = IMAGES[image], TIMES[at]
     inside = pa.struct([("approximatecreationdatetime", time_kind), ("keys", kind), ("newimage", kind)])
     keys = {
@@ -516,7 +519,7 @@ def converted(image, at):
     ("image", "at"), [*itertools.product(IMAGES, ["timestamp", "bigint"]), *itertools.product(["text"], TIMES)]
 )
 def test_rows_of_any_types_of_glue_are_records(image, at):
-    """Images as maps, structs and texts; times as times, numbers and texts."""
+    """Images may be maps, structs and texts. Times may be times, numbers and texts."""
     actual = DeliveredReader().read_rows(converted(image, at))
     assert not actual.failures
     (record,) = map(json.loads, actual.changes)
@@ -529,7 +532,10 @@ def test_rows_of_any_types_of_glue_are_records(image, at):
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_files_that_firehose_converted_are_read(tmp_path, image):
-    """Parquet, with the times of Hive, and ORC; binary of Kinesis is decoded twice, whatever columns were left out."""
+    """Parquet, with times of Hive, and ORC are read.
+
+    Binary of Kinesis is decoded twice, regardless of missing columns.
+    """
     pq.write_table(converted(image, "timestamp"), tmp_path / "1.parquet", use_deprecated_int96_timestamps=True)
     pyarrow.orc.write_table(converted(image, "timestamp"), tmp_path / "2.orc")
     rows = ddbio.read_changes(tmp_path).to_pylist()
@@ -537,7 +543,7 @@ def test_files_that_firehose_converted_are_read(tmp_path, image):
 
 
 def test_rows_that_lost_something_are_no_changes():
-    """A double has not the digits of a sequence number; an attribute needs a type."""
+    """A double has lost digits of a sequence number. An attribute needs a type."""
     inside = {"ApproximateCreationDateTime": 1793491203, "Keys": {"pk": {"S": "a"}}}
     for more, reason in (({"SequenceNumber": 1e20}, "has lost digits"), ({"NewImage": {"n": {"N": None}}}, "NewImage")):
         rows = pa.Table.from_pylist([{"eventName": "MODIFY", "dynamodb": inside | more}])

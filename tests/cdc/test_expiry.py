@@ -1,4 +1,4 @@
-"""When an item is expired."""
+"""Expiry of an item."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ NOW, FIVE_YEARS = 2_000_000_000, 5 * 365 * 86_400
     ],
 )
 def test_an_item_expires_in_its_second_and_for_five_years(seconds, expired):
-    """An item is expired from the second of its time to live on, but never if that is five years ago."""
+    """An item is expired from the second of its time to live on, but not if that is five years ago."""
     actual = is_expired(pa.array([seconds], pa.float64()), pa.array([float(NOW)]))
     assert actual.to_pylist() == [expired]

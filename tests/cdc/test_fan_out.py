@@ -1,4 +1,4 @@
-"""Captures to which Kinesis sends records: subscriptions that end, are refused and broken, over real HTTP."""
+"""Captures with enhanced fan-out: subscriptions that end, are refused and broken, over real HTTP."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def table(fake, clients):
 
 
 def numbers(folder):
-    """Return the numbers that the log has, in their order."""
+    """Return the numbers in the log, in order."""
     files = [str(path) for path in folder.rglob("*.parquet")]
     return sorted(ds.dataset(files).to_table(columns=["n"]).column("n").to_pylist()) if files else []
 
 
 def wait_for(folder, count):
-    """Wait until the log has so many changes."""
+    """Wait until the log has this number of changes."""
     deadline = time.monotonic() + WAIT_SECONDS
     while len(numbers(folder)) < count and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -70,7 +70,7 @@ def wait_for(folder, count):
 
 
 def test_each_change_is_logged_once(fake, clients, table, tmp_path):
-    """Through subscriptions that are renewed, a split, and restarts at once; duplicates are left out."""
+    """Changes are logged once with renewed subscriptions, a split, and immediate restarts. Duplicates are left out."""
     _, kinesis = clients
     name, arn, put = table
     wanted = {"table": name, "dest": str(tmp_path), "source": "kinesis", "fan_out": "one", "flush_seconds": 0.2}
@@ -80,7 +80,7 @@ def test_each_change_is_logged_once(fake, clients, table, tmp_path):
     thread.start()
     try:
         wait_for(tmp_path, 40)
-        # Each of the two subscriptions ends, and is made again behind its last event.
+        # Each of the two subscriptions ends, and is renewed after its last event.
         fake.pass_time(301)
         put(40, 60)
         wait_for(tmp_path, 60)
@@ -105,7 +105,7 @@ def test_each_change_is_logged_once(fake, clients, table, tmp_path):
 
 
 def test_who_is_taken_over_subscribes_again(fake, clients, table):
-    """Another client of the same consumer ends the subscription; it is made again, and no record is passed over."""
+    """Another client of the same consumer ends the subscription. It is renewed, and no record is skipped."""
     _, kinesis = clients
     _, arn, put = table
     put(0, 10)
@@ -129,7 +129,7 @@ def test_who_is_taken_over_subscribes_again(fake, clients, table):
         shard = min(at)
         begin = {"Type": "TRIM_HORIZON"}
         taken = None
-        # A connection that breaks behind the request leaves a subscription, which refuses the next one for a while.
+        # A connection that breaks after the request leaves a subscription, which refuses the next one for a while.
         while taken is None:
             fake.pass_time(6)
             asked = {"ConsumerARN": consumer, "ShardId": shard, "StartingPosition": begin}
@@ -147,7 +147,7 @@ def test_who_is_taken_over_subscribes_again(fake, clients, table):
 
 
 def test_consumers_are_checked(fake, table, tmp_path):
-    """A consumer of another stream, one that is gone, and one without Kinesis are named."""
+    """A consumer of another stream, a missing one, and one without Kinesis are errors."""
     name, arn, _ = table
     run = {"source": "kinesis", "available_now": True, "endpoint_url": fake.endpoint_url}
     with pytest.raises(OptionError, match="not a consumer of the data stream"):

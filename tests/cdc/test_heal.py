@@ -1,4 +1,4 @@
-"""Gaps of a log that are healed, against a served fake that exports: state, marks, runs that are repeated or killed."""
+"""Healed gaps of a log, against a served fake that exports: state, marks, repeated and killed runs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def put(client, table, pk, n):
 
 @pytest.fixture
 def gap(fake, client, tmp_path):
-    """Return the table and the arguments of a log that has a gap, in which items were put, changed and deleted."""
+    """Return the table and the arguments of a log with a gap, in which items were put, changed and deleted."""
     table = create_table(client)
     client.update_continuous_backups(TableName=table, **RECOVERY)
     fake.pass_time(1800)
@@ -81,7 +81,7 @@ def gap(fake, client, tmp_path):
 
 
 def state(folder):
-    """Return what the log derives to: the last row of each item wins."""
+    """Return the items that result from the log: the last row of each item wins."""
     rows = ds.dataset(folder, exclude_invalid_files=False, ignore_prefixes=["_"])
     fragments = [pq.ParquetFile(file).read() for file in rows.files]
     last = last_of_each(in_order(pa.concat_tables(fragments, promote_options="permissive")), ["pk"]).to_pylist()
@@ -90,12 +90,15 @@ def state(folder):
 
 @pytest.fixture
 def where(fake, s3_url):
-    """Return the options by which verbs reach the fake and its S3."""
+    """Return the options for the fake and its S3."""
     return {"endpoint_url": fake.endpoint_url, "s3_endpoint_url": s3_url, "region": "us-east-1"}
 
 
 def test_a_gap_is_healed_by_an_export(fake, client, gap, where):
-    """Planned with its price, exported, healed, verified; a second run changes nothing; later changes are newer."""
+    """A gap is planned with its price, exported, healed and verified.
+
+    A second run changes nothing. Later changes are newer.
+    """
     table, dest, run = gap
     before = ddbio.verify_capture(dest)
     assert (before.is_whole, len(before.gaps) > 0, before.healed_gaps, before.lost) == (False, True, 0, 1)
@@ -130,12 +133,12 @@ def test_a_gap_is_healed_by_an_export(fake, client, gap, where):
 
 
 def heal(table, dest, where):
-    """Heal the gaps of a log, by options as JSON."""
+    """Heal the gaps of a log, with options as JSON."""
     ddbio.heal_capture(table, dest, export_to="s3://exports/killed", poll_seconds=0.2, **json.loads(where))
 
 
 def test_a_heal_that_is_killed_asks_for_no_second_export(client, gap, where):
-    """A run that died when the service had taken its request, and before it noted that, goes on with that export."""
+    """A run that died after the service had accepted its request, and before storing it, resumes with that export."""
     table, dest, _ = gap
     with killing(heal) as kill:
         assert kill("export-0", [dest], table, dest, json.dumps(where)) != WHOLE
@@ -145,8 +148,8 @@ def test_a_heal_that_is_killed_asks_for_no_second_export(client, gap, where):
     assert state(dest) == {"a": 2, "c": 3, "d": 1, "e": 1}
 
 
-def test_exports_that_are_there_are_used(fake, gap, where):
-    """An export that covers the gap is read, one that does not is refused with the windows."""
+def test_existing_exports_are_used(fake, gap, where):
+    """An export that covers the gap is read. Otherwise the error has the windows."""
     table, dest, _ = gap
     (window,) = ddbio.plan_heal_capture(table, dest, **where).windows
     fake.pass_time(2)
@@ -165,7 +168,7 @@ def test_exports_that_are_there_are_used(fake, gap, where):
 
 
 def test_without_recovery_nothing_can_heal(fake, client, gap, where):
-    """The error says why, and what to do instead."""
+    """The error has the reason, and the alternative."""
     table, dest, _ = gap
     off = {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": False}}
     client.update_continuous_backups(TableName=table, **off)
@@ -180,7 +183,7 @@ def test_without_recovery_nothing_can_heal(fake, client, gap, where):
 
 
 def test_a_log_of_kinesis_is_healed(fake, tmp_path, where):
-    """Kinesis forgets without a word; what it forgot comes from two windows, and later changes are newer."""
+    """Kinesis expires records without an error. They are healed from two windows, and later changes are newer."""
     table, run = make_gap(fake, tmp_path)
     assert state_of(tmp_path) == BEFORE
     before = ddbio.verify_capture(tmp_path)

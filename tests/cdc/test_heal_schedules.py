@@ -1,4 +1,4 @@
-"""Heals that are killed at any step while the log grows, by schedules that a seed draws: the log leads to the table."""
+"""Heals killed at any step while the log grows, in schedules drawn from a seed: the log results in the table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ddbio.storage.job_state import JobState
 from ddbio.storage.local_store import LocalStore
 from ddbio.testing.export import Change, ExportWriter
 
-# The first window that an ExportWriter has.
+# The first window of an ExportWriter.
 BEGAN = datetime(2026, 11, 1, tzinfo=UTC).timestamp()
 ITEMS = normalize_schema(pa.schema([("pk", pa.string()), ("n", pa.int64())]))
 
@@ -34,7 +34,7 @@ class KilledError(BaseException):
 
 
 class KillingStore(LocalStore):
-    """A folder at whose changes a process may be killed, before or after them."""
+    """Folder that may kill the process before or after each change."""
 
     random, kill = Random(0), 0.0
 
@@ -45,7 +45,7 @@ class KillingStore(LocalStore):
         self._step()
 
     def put_if_absent(self, path, data):
-        """Write an object if there is none."""
+        """Write an object if it does not exist."""
         self._step()
         actual = super().put_if_absent(path, data)
         self._step()
@@ -57,7 +57,7 @@ class KillingStore(LocalStore):
 
 
 class World:
-    """Hold a table, its log with a gap, and an export of the hour that has it."""
+    """A table, its log with a gap, and an export of the hour of the gap."""
 
     def __init__(self, seed, folder):
         self.random, self.folder = Random(seed), folder
@@ -93,13 +93,13 @@ class World:
             self.table.pop(key) if new is None else self.table.update({key: new})
 
     def lose(self):
-        """Forget what was not captured."""
+        """Trim the uncaptured changes."""
         self.pending = len(self.writes)
 
     pending = 0
 
     def append(self, gaps=()):
-        """Capture what was not yet."""
+        """Capture the new changes."""
         records = [
             {"eventName": "REMOVE" if new is None else "INSERT" if old is None else "MODIFY",
              "dynamodb": {"ApproximateCreationDateTime": int(at), "Keys": {"pk": {"S": key}},
@@ -139,12 +139,12 @@ class World:
                 heal_gap(options, self.store, gap, log_gaps.written_at, self.look)
         finally:
             self.store.kill = 0.0
-            # This process lives on: nobody else would take its claim for that of a dead one.
+            # This process survives: no other process would take over its claim.
             for claim in (self.folder / "log" / "_ddbio").glob("*.claim.json"):
                 claim.unlink()
 
     def look(self, options, keys, at, decoder):
-        """Return the items as they are."""
+        """Return the current items."""
         del options
         lines = [
             {"Metadata": {"WriteTimestampMicros": {"N": str(int(at.timestamp() * 1e6))}}, "Keys": {"pk": {"S": key}},
@@ -166,8 +166,8 @@ def images(key, old, new):
 
 
 @pytest.mark.timeout(3600)
-def test_a_killed_heal_is_gone_on_with(seeds, tmp_path):
-    """Kills at every step while the log grows: nothing twice, and the log leads to the table."""
+def test_a_killed_heal_is_resumed(seeds, tmp_path):
+    """With kills at every step while the log grows, nothing is repeated, and the log results in the table."""
     for seed in seeds(15, 200):
         folder = tmp_path / str(seed)
         folder.mkdir()

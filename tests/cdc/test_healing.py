@@ -1,4 +1,4 @@
-"""Gaps healed from exports, by worlds that a seed draws: the state that a log derives to is the table's."""
+"""Gaps healed from exports, in worlds drawn from a seed: the log results in the table."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ KEYS, ATTRIBUTES = ("pk",), ("pk", "n")
 
 
 class World:
-    """Hold a table, its stream, what of it was captured, and what incremental exports say.
+    """A table, its stream, the captured changes, and incremental exports.
 
     Parameters
     ----------
     elides
-        Whether exports leave out items that are again what they were.
+        Whether exports leave out items that returned to their state.
     """
 
     def __init__(self, seed, *, elides):
@@ -45,12 +45,12 @@ class World:
         self.at, self.sequence = BEGAN, 10**20 - 40
 
     def write(self, seconds):
-        """Write some items in a time of so many seconds."""
+        """Write some items within this number of seconds."""
         for _ in range(self.random.randrange(12)):
             self.at += self.random.random() * seconds / 12
             key = str(self.random.randrange(8))
             old = self.table.get(key)
-            # Few values, so that items become again what they were.
+            # Few values, so that items return to earlier states.
             new = None if self.random.random() < 0.35 else self.random.randrange(2)
             if old == new:
                 continue
@@ -60,7 +60,7 @@ class World:
         self.at = max(self.at, BEGAN) + self.random.random()
 
     def records(self, chosen):
-        """Return the rows of the log of some writes, whose times are whole seconds and a little wrong."""
+        """Return the rows of the log for some writes. Their times are in seconds and slightly wrong."""
         texts = []
         for at, sequence, key, old, new in chosen:
             change = {"ApproximateCreationDateTime": int(at + self.random.choice([0, 0, -1, 1])),
@@ -93,7 +93,7 @@ def images(key, old, new):
 
 
 def state_of(rows):
-    """Return what a log derives to: the last row of each item wins."""
+    """Return the items that result from a log: the last row of each item wins."""
     last = last_of_each(in_order(rows), ["pk"]).to_pylist()
     return {row["pk"]: row["n"] for row in last if row["_op"] != "REMOVE"}
 
@@ -122,11 +122,11 @@ def heal(world, parts, since, until, *, is_known):
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("elides", [False, True])
 def test_a_healed_log_derives_to_the_table(elides, seeds):
-    """Lost inserts, changes and deletes, windows that overlap, zombies: with and without items that came back."""
+    """Lost inserts, changes and deletes, and overlapping windows are healed, with and without returned items."""
     wrong = 0
     for seed in seeds(200, 2_000):
         world = World(seed, elides=elides)
-        # All before the log began is in it: so the table is what the log derives to.
+        # The log has everything from before its start, so the table results from it.
         world.write(600)
         world.write(20)
         captured, since = len(world.writes), world.at
@@ -137,7 +137,7 @@ def test_a_healed_log_derives_to_the_table(elides, seeds):
         world.write(1)
         world.at += world.random.choice([0, 2000])
         world.write(2000)
-        # Some of the newest are captured later.
+        # Some of the newest changes are captured later.
         late = world.random.randint(lost, len(world.writes))
         parts = [world.records(world.writes[:captured]), world.records(world.writes[lost:late])]
         others = world.records(world.writes[late:])
@@ -150,7 +150,7 @@ def test_a_healed_log_derives_to_the_table(elides, seeds):
 
 
 def test_windows_begin_before_the_gap_and_are_long_enough():
-    """A minute is added before the gap; a short one is a quarter of an hour long, a long one has windows of a day."""
+    """One minute is added before the gap. A short window has 15 minutes, a long one is split by days."""
     at = datetime.fromtimestamp(BEGAN, UTC)
     (only,) = heal_windows(at + timedelta(seconds=1.5), at + timedelta(seconds=90.25))
     assert (only.end, only.end - only.start) == (at + timedelta(seconds=91), timedelta(minutes=15))
@@ -160,7 +160,7 @@ def test_windows_begin_before_the_gap_and_are_long_enough():
 
 
 def test_operations_follow_what_the_log_had():
-    """An item that the log had is changed, one that it saw deleted is new, one that it never saw is as exported."""
+    """An item in the log is changed, one deleted in the log is new, and one not in the log is as exported."""
     world = World(1, elides=False)
     base = BEGAN + 10_000
     world.writes = [(base, 100, "a", None, 1), (base, 101, "b", None, 1), (base + 1, 102, "b", 1, None),
@@ -178,7 +178,7 @@ def test_operations_follow_what_the_log_had():
     assert np.all(np.diff(rows.column("_event_time").cast(pa.int64()).to_numpy()) == 0)
 
 
-# Digests that begin alike, or end alike, or in zeros.
+# Digests with equal starts, equal ends, or zeros at the end.
 DIGESTS = st.builds(bytes.__add__, *[st.sampled_from([bytes(8), b"a" * 8, b"a" * 7 + b"\0", b"\xff" * 8])] * 2)
 
 
@@ -188,8 +188,8 @@ def array_of(digests):
 
 
 @given(st.lists(DIGESTS, unique=True, max_size=9), st.lists(DIGESTS, max_size=9))
-def test_digests_are_found_among_those_that_begin_alike(digests, wanted):
-    """Each is found where it is, and nothing else is."""
+def test_digests_are_found_among_those_with_equal_prefixes(digests, wanted):
+    """Each digest is found at its position, and no other digest is found."""
     ordered = sorted(digests)
     indices, is_known = find_digests(array_of(wanted), array_of(ordered))
     assert is_known.tolist() == [value in digests for value in wanted]
@@ -198,7 +198,7 @@ def test_digests_are_found_among_those_that_begin_alike(digests, wanted):
 
 @given(st.lists(DIGESTS, max_size=9))
 def test_the_digests_of_an_export_are_in_order(digests):
-    """Each keeps its image; of equal ones the first is the first."""
+    """Each keeps its image. Equal ones keep their order."""
     images = [bytes([index + 1]) * 16 for index in range(len(digests))]
     actual = ExportedKeys.of([(array_of(digests), array_of(images))])
     expected = sorted(zip(digests, images, strict=True), key=lambda value: value[0])

@@ -1,4 +1,4 @@
-"""Changes of an item with equal times: their images tell their order."""
+"""Changes of an item with equal times: their images determine their order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ddbio.cdc.log_order import chain_order, sequences_of
 
 
 def test_a_chain_is_found_in_any_order():
-    """Shuffled changes of an item that never has a state twice come in their order."""
+    """Shuffled changes of an item that never has a state twice are ordered."""
     random = Random(1)
     for length in range(1, 20):
         chain = [(str(index), str(index + 1)) for index in range(length)]
@@ -24,7 +24,7 @@ def test_a_chain_is_found_in_any_order():
 
 
 def test_a_chain_with_circles_uses_each_change_once():
-    """An item that comes back to a state has more than one order; the one found begins and ends as it did."""
+    """An item that returns to a state has several orders. The result starts and ends correctly."""
     random = Random(2)
     for _ in range(300):
         states = [str(random.randrange(4)) for _ in range(random.randint(2, 12))]
@@ -40,12 +40,12 @@ def test_a_chain_with_circles_uses_each_change_once():
 
 
 def test_changes_without_a_chain_keep_their_order():
-    """If one is missing, nothing is guessed."""
+    """If a change is missing, the given order is kept."""
     assert chain_order([("a", "b"), ("c", "d")]) == [0, 1]
 
 
 def test_numbers_order_the_changes_of_an_item():
-    """The number has the time, the batch and the place in the chain, whatever the order of sets and members is."""
+    """A number has the time, the batch and the rank in the chain, regardless of the order of sets and members."""
 
     def change(before, after):
         images = {"OldImage": before, "NewImage": after}
@@ -61,7 +61,7 @@ def test_numbers_order_the_changes_of_an_item():
     numbers = sequences_of(rows, lambda row: changes[row], ["pk"], 3).to_pylist()
     assert numbers[1] == "0000000000000005000000000003000000"
     assert sorted(range(5), key=lambda index: numbers[index]) == [1, 0, 2, 3, 4]
-    # What was there before tells that the item came again first.
+    # The state before the changes shows that the item returned first.
     changes[3:] = changes[4], changes[3]
     numbers = sequences_of(rows, lambda row: changes[row], ["pk"], 3).to_pylist()
     assert sorted(range(5), key=lambda index: numbers[index]) == [1, 0, 2, 4, 3]
@@ -82,13 +82,16 @@ SETTINGS = [
 @pytest.mark.parametrize("each_time", [1, 2, 7, 60])
 @pytest.mark.parametrize("by_rank", [False, True])
 def test_ties_of_hot_items_are_put_in_order(tag, arrow, keys, each_time, by_rank):
-    """Many changes share a time, of items that come back to what they were: each goes on where the last one ended."""
+    """Many changes share a time, of items that return to earlier states.
+
+    Each tie continues where the last one ended.
+    """
     random, records, changes = Random(each_time), list[dict](), list[tuple[int, str, int, int]]()
     state = dict.fromkeys(keys, -1)
     for number in range(60):
         changed = []
         for key in keys:
-            # A counter that also goes back.
+            # A counter that also decreases.
             new = state[key] + random.choice([1, 1, 1, -1]) if state[key] > 0 else state[key] + 1
             changed.append((number // each_time, key, state[key], new))
             state[key] = new
@@ -112,13 +115,13 @@ def test_ties_of_hot_items_are_put_in_order(tag, arrow, keys, each_time, by_rank
     assert len(set(numbers)) == len(numbers) or not by_rank
 
 
-def test_a_tie_goes_on_where_the_tie_before_it_ended():
-    """What the last change of the chain before left tells where an item began that came back to what it was."""
+def test_a_tie_continues_where_the_previous_tie_ended():
+    """The last state of the previous chain is the start of an item that returned to its state."""
 
     def change(old, new):
         return {"Keys": {"k": {"S": "a"}}, "OldImage": {"n": {"S": old}}, "NewImage": {"n": {"S": new}}}
 
-    # At each time the item makes a circle, from b at the second one.
+    # At each time the item changes in a circle, at the second one starting with b.
     changes = [change("a", "c"), change("c", "b"), change("a", "b"), change("b", "a")]
     times = pa.array([1, 1, 2, 2], pa.timestamp("us", "UTC"))
     rows = pa.table({"_event_time": times, "k": ["a"] * 4})
@@ -126,8 +129,8 @@ def test_a_tie_goes_on_where_the_tie_before_it_ended():
     assert sorted(range(4), key=numbers.__getitem__) == [0, 1, 3, 2]
 
 
-def test_all_rows_are_not_looked_at_for_each_tie(monkeypatch):
-    """The times of all rows are read once, however many ties there are: the work does not grow by the square."""
+def test_ties_take_linear_time(monkeypatch):
+    """The times of all rows are read once for any number of ties, so the work is not quadratic."""
     calls, micros = [], image_chain.event_micros
     monkeypatch.setattr(image_chain, "event_micros", lambda rows: calls.append(1) or micros(rows))
     times = pa.array([number // 2 for number in range(40)], pa.timestamp("us", "UTC"))

@@ -1,4 +1,4 @@
-"""The whole of a capture from a served Kinesis data stream: duplicates, late changes, other tables, reshards."""
+"""Captures of a served Kinesis data stream: duplicates, late changes, other tables, reshards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY = {"KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}]}
 
 @pytest.fixture(scope="module")
 def fake():
-    """Serve one fake for all tests of this module; a third of the changes come twice, a third late."""
+    """Serve one fake for all tests of this module. One third of the changes is repeated, one third is late."""
     with FakeDynamoDB(
         partitions=2, burst_at_creation=1.0, faults=Faults(duplicate_ratio=0.3, late_ratio=0.3)
     ) as served:
@@ -37,7 +37,7 @@ def clients(fake):
 
 @pytest.fixture
 def make_table(clients):
-    """Return a maker of tables whose changes go to data streams."""
+    """Return a function that creates tables with data streams."""
     client, _ = clients
 
     def make(*arns):
@@ -51,7 +51,7 @@ def make_table(clients):
 
 @pytest.fixture
 def make_stream(clients):
-    """Return a maker of data streams of two shards."""
+    """Return a function that creates data streams of two shards."""
     _, kinesis = clients
     return lambda: create_data_stream(kinesis, f"stream-{uuid.uuid4().hex}")
 
@@ -73,7 +73,7 @@ def test_each_change_is_logged_once_and_in_order(fake, clients, make_table, make
         if not part:
             kinesis.split_shard(StreamARN=arn, ShardToSplit=shard["ShardId"], NewStartingHashKey=middle)
     client.delete_item(TableName=table, Key={"pk": {"S": "0"}})
-    # Whatever is still on its way comes with further reads.
+    # Late changes arrive with further reads.
     for _ in range(2):
         records += ddbio.capture(table, tmp_path, **run).records
     rows = ds.dataset(tmp_path, partitioning="hive", ignore_prefixes=["_"]).to_table().to_pylist()
@@ -88,7 +88,7 @@ def test_each_change_is_logged_once_and_in_order(fake, clients, make_table, make
 
 
 def test_a_capture_takes_the_changes_of_its_table_alone(tmp_path):
-    """Binary keys, sets and nested values are as they were written; what other producers wrote is counted."""
+    """Binary keys, sets and nested values are unchanged. Records of other producers are counted."""
     with FakeDynamoDB(partitions=1, burst_at_creation=1.0) as fake:
         client, kinesis = (boto3.client(name, endpoint_url=fake.endpoint_url) for name in ("dynamodb", "kinesis"))
         arn = create_data_stream(kinesis, "changes", 1)
@@ -113,7 +113,7 @@ def test_a_capture_takes_the_changes_of_its_table_alone(tmp_path):
 
 
 def test_the_data_stream_is_found_by_the_table(fake, make_table, make_stream, tmp_path):
-    """A table without one, or with several, says so; a name chooses."""
+    """A table without a stream, or with several, is an error. A name selects one."""
     run = {"source": "kinesis", "available_now": True, "endpoint_url": fake.endpoint_url}
     with pytest.raises(OptionError, match="go to no Kinesis data stream"):
         ddbio.capture(make_table(), tmp_path, **run)

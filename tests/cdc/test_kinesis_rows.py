@@ -1,4 +1,4 @@
-"""Records of a Kinesis data stream: which are changes of the table, and what else may be among them."""
+"""Records of a Kinesis data stream: changes of the table among other records."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ FOREIGN = {
 @pytest.mark.parametrize("index", [0, 1, 2])
 @pytest.mark.parametrize("kind", FOREIGN)
 def test_what_is_no_change_of_the_table_is_counted(kind, index):
-    """Wherever it lies; the position goes on behind it."""
+    """It holds at any position in the reply, and the position advances past the record."""
     texts = [text_of(change("a")), text_of(change("b"))]
     texts.insert(index, FOREIGN[kind])
     actual = decoded(*texts)
@@ -81,8 +81,8 @@ def test_what_is_no_change_of_the_table_is_counted(kind, index):
 
 @pytest.mark.parametrize("options", [{"separators": (", ", " : ")}, {"indent": 2}, {"sort_keys": True}])
 @pytest.mark.parametrize("prefix", [b"", b" ", b"\n"])
-def test_blanks_hide_no_change(options, prefix):
-    """A record may be printed in any way."""
+def test_whitespace_hides_no_change(options, prefix):
+    """Any whitespace in a record is accepted."""
     actual = decoded(prefix + text_of(change("a"), **options), text_of(change("b")))
     assert actual.rows.column("pk").to_pylist() == ["a", "b"]
     assert actual.foreign == 0
@@ -90,6 +90,6 @@ def test_blanks_hide_no_change(options, prefix):
 
 @pytest.mark.parametrize("more", [{"eventID": None}, {"eventName": None}, {"dynamodb": {}}])
 def test_a_change_of_the_table_that_lacks_something_is_refused(more):
-    """It cannot be left out: the log would lack it."""
+    """The record cannot be left out: the log would lack the change."""
     with pytest.raises(DecodeError):
         decoded(text_of(change("a")), text_of(change("b", **more)))

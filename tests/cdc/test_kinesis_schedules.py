@@ -1,4 +1,4 @@
-"""Captures of Kinesis by schedules of a seed: duplicates, late changes, reshards, kills, overtakes: log = table."""
+"""Captures of Kinesis in schedules drawn from a seed: duplicates, late changes, reshards, kills, takeovers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KILLED, OVERTAKEN = {"kill": 0.06}, {"kill": 0.03, "overtake": 0.04}
 
 
 class KinesisWorld(World):
-    """Hold a table whose changes go to a data stream, twice and out of order now and then."""
+    """A table whose changes are sometimes repeated or late in its data stream."""
 
     def __init__(self, seed, **chances):
         super().__init__(seed, split=0.0, **chances)
@@ -57,7 +57,7 @@ class KinesisWorld(World):
             self.begun.setdefault(self.truth[-1][:2], None if before is None else int(before["n"]["N"]))
 
     def step(self):
-        """Let happen what happens between two steps of a capture."""
+        """Simulate the events between two steps of a capture."""
         super().step()
         if not self.is_quiet and self._draws("reshard") and len(self.data.shards) < MOST_SHARDS:
             shards = sorted(self.data.open_shards(), key=lambda value: value.hashes)
@@ -68,7 +68,7 @@ class KinesisWorld(World):
                 self.data.merge(shards[at - 1], shards[at])
 
     def source(self):
-        """Return the data stream, to read."""
+        """Return the data stream as a source."""
         return VirtualKinesis(self)
 
     @property
@@ -77,7 +77,7 @@ class KinesisWorld(World):
         return self.data.arn
 
     def rows(self):
-        """Return the rows of the log, by their numbers."""
+        """Return the rows of the log in the order of their numbers."""
         actual = [
             row
             for path, data in self.objects.items()
@@ -88,7 +88,7 @@ class KinesisWorld(World):
 
 
 class VirtualKinesis(VirtualSource):
-    """Read the shards of the fake's data stream by its own functions."""
+    """Source that reads the fake's data stream without HTTP."""
 
     name = "the data stream"
     keeps_seconds = 24 * 3600.0
@@ -125,7 +125,7 @@ class VirtualKinesis(VirtualSource):
 
 
 def run(seed, chances):
-    """Run a capture again and again until it was not killed, then to its end; return the world."""
+    """Run a capture repeatedly until it is not killed, then to its end. Return the world."""
     world = KinesisWorld(seed, **chances)
     for _ in range(3):
         try:
@@ -140,7 +140,7 @@ def run(seed, chances):
 
 
 def check(world, seed):
-    """Compare the log with what was done to the table."""
+    """Compare the log with the changes of the table."""
     rows = world.rows()
     assert len({row["_event_id"] for row in rows}) == len(rows), seed
     micros = {row["_event_id"]: int(row["_sequence"][:16]) for row in rows}
@@ -151,7 +151,7 @@ def check(world, seed):
         last[change[:2]] = change[2]
         batches[change[:2]].add(row["_sequence"][16:28])
     expected = {change[:2]: change[2] for change in world.truth}
-    # Images do not tell the order of changes that led back to where they began, nor of those in another batch.
+    # Images do not order changes that returned to their start, nor changes in another batch.
     moved = {group for group, state in expected.items() if state != world.begun[group]}
     in_one_batch = {group for group, numbers in batches.items() if len(numbers) == 1} & moved
     assert {group: last[group] for group in in_one_batch} == {group: expected[group] for group in in_one_batch}, seed
@@ -159,13 +159,13 @@ def check(world, seed):
 
 @pytest.mark.timeout(3600)
 def test_every_change_is_logged_once(seeds):
-    """Duplicates, late changes, splits, merges, kills and overtakes: each change once, those of an item in order."""
+    """With duplicates, late changes, splits, merges, kills and takeovers, each change is logged once and in order."""
     for seed in seeds(120, 700):
         check(run(seed, (KILLED, OVERTAKEN)[seed % 2]), seed)
 
 
 def test_silence_longer_than_the_stream_keeps_changes_is_a_gap():
-    """Kinesis forgets without a word: who was away for longer is told so, or goes on behind it on request."""
+    """Kinesis expires records without an error. A late capture reports it, or continues after the gap on request."""
     world = KinesisWorld(1, kill=0.0)
     world.capture(steps=80)
     world.is_quiet = True
@@ -177,16 +177,16 @@ def test_silence_longer_than_the_stream_keeps_changes_is_a_gap():
 
 
 class SharedKinesisWorld(KinesisWorld):
-    """Hold a data stream that is captured by three leases, each now by one process and then by another."""
+    """A data stream that is captured with three leases, held by changing processes."""
 
     def capture(self, *, steps=None, lease=None, **_):
-        """Work at a lease as a new process does, until it is stopped after some waits."""
+        """Run the capture of a lease in a new process, which is stopped after some waits."""
         lease = self.random.randrange(LEASES) if lease is None else lease
         return self.capture_shared(lease, LEASES, steps)
 
 
 def share(seed, chances):
-    """Work at leases in any order, killed and overtaken, and then at all until the log has everything."""
+    """Run leases in any order, with kills and takeovers, until the log is complete."""
     world = SharedKinesisWorld(seed, **chances)
     world.chances["reshard"] = 0.1
     for _ in range(8):
@@ -207,7 +207,7 @@ def share(seed, chances):
 
 @pytest.mark.timeout(3600)
 def test_every_change_is_logged_once_by_leases(seeds):
-    """A change that comes again behind a reshard, in a shard of another lease, is left out there."""
+    """A change that is repeated after a reshard, in a shard of another lease, is left out there."""
     for seed in seeds(30, 200):
         world = share(seed, (KILLED, OVERTAKEN)[seed % 2])
         rows = world.rows()

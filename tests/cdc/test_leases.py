@@ -1,4 +1,4 @@
-"""Captures that processes share: schedules of a seed with lost leases, and real processes of which one is killed."""
+"""Captures shared by processes: schedules with lost leases, drawn from a seed, and real processes with a kill."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ SECONDS = 300
 
 
 class SharedWorld(World):
-    """Hold a table whose stream is captured by three leases, each now by one process and then by another."""
+    """A table whose stream is captured with three leases, held by changing processes."""
 
     def capture(self, *, steps=None, lease=None, **_):
-        """Work at a lease as a new process does, until it is stopped after some waits."""
+        """Run the capture of a lease in a new process, which is stopped after some waits."""
         lease = self.random.randrange(COUNT) if lease is None else lease
         return self.capture_shared(lease, COUNT, steps)
 
 
 def run(seed, **chances):
-    """Work at leases in any order, killed and overtaken, and then at all until the log has everything."""
+    """Run leases in any order, with kills and takeovers, until the log is complete."""
     world = SharedWorld(seed, **chances)
     for _ in range(8):
         try:
@@ -54,7 +54,7 @@ def run(seed, **chances):
 
 @pytest.mark.timeout(3600)
 def test_every_change_is_logged_once(seeds):
-    """Leases that are lost at any step, splits whose children belong to others: nothing twice, nothing missing."""
+    """With lost leases at any step and split shards of other leases, nothing is repeated and nothing is missing."""
     for seed in seeds(50, 350):
         kinds = ({"kill": 0.05, "split": 0.04}, {"kill": 0.03, "overtake": 0.04, "split": 0.04})
         world = run(seed, **kinds[seed % 2])
@@ -64,7 +64,7 @@ def test_every_change_is_logged_once(seeds):
 
 
 class TimedStore(MemoryStore):
-    """Tell when an object was written, by the virtual time."""
+    """Store whose objects have virtual times."""
 
     def __init__(self, world):
         super().__init__(world)
@@ -76,7 +76,7 @@ class TimedStore(MemoryStore):
         super().put(path, data)
 
     def put_if_absent(self, path, data):
-        """Write an object if there is none."""
+        """Write an object if it does not exist."""
         self.written.setdefault(path, self._world.clock.at)
         return super().put_if_absent(path, data)
 
@@ -86,14 +86,14 @@ class TimedStore(MemoryStore):
             yield StoredObject(value.path, value.size_bytes, "", self.written[value.path])
 
     def delete(self, paths):
-        """Remove objects."""
+        """Delete objects."""
         for path in paths:
             self._world.objects.pop(path, None)
             self.written.pop(path, None)
 
 
 def test_leases_are_shared_and_taken_over():
-    """A newcomer gets its share; what a silent process held is taken; a lease has one holder at a time."""
+    """A new process gets its share. Leases of a silent process are taken over. A lease has one holder at a time."""
     world = World(1, kill=0.0, split=0.0)
     world.is_quiet = True
     state = JobState(TimedStore(world), "job", LEASES)
@@ -118,7 +118,7 @@ def test_leases_are_shared_and_taken_over():
 
 
 def test_leases_change_hands_by_one_record():
-    """Whatever order processes look in, no two believe to hold the same lease once both have looked."""
+    """In any order of heartbeats, no two processes hold the same lease after both have looked."""
     random = Random(1)
     world = World(1, kill=0.0, split=0.0)
     world.is_quiet = True
@@ -160,13 +160,13 @@ def table(fake):
 
 
 def log_of(folder):
-    """Return the numbers that the log has, in their order."""
+    """Return the numbers in the log, in order."""
     rows = ds.dataset(folder, partitioning="hive", ignore_prefixes=["_"]).to_table(columns=["n"])
     return sorted(rows.column("n").to_pylist())
 
 
 def test_a_killed_process_is_taken_over(fake, table, tmp_path):
-    """Two processes share the shards; one is killed, and the other one and a last run have each change once."""
+    """Two processes share the shards. After a kill, the other one and a last run log each change once."""
     name, client = table
     for number in range(40):
         client.put_item(TableName=name, Item={"pk": {"S": str(number)}, "n": {"N": str(number)}})

@@ -1,4 +1,4 @@
-"""A log and the streams of its table: one that follows another, a table that is made anew, replicas, heals, bases."""
+"""A log and the streams of its table: following streams, recreated tables, replicas, heals, bases."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ def fake():
 
 @pytest.fixture(scope="module")
 def late(s3_url):
-    """Serve one that exports, and whose time passes faster than this machine's."""
+    """Serve a fake that exports, and whose time passes faster than this machine's time."""
     with FakeDynamoDB(partitions=2, burst_at_creation=1.0, export_to=s3_url) as served:
         yield served
 
 
 @pytest.fixture(scope="module")
 def other():
-    """Serve another one, that stands for another Region."""
+    """Serve another fake for another Region."""
     with FakeDynamoDB(partitions=2, burst_at_creation=1.0) as served:
         yield served
 
 
 class Table:
-    """Hold a table with a string key, or a number and a string, and its client."""
+    """A table with a string key, or a number and a string, and its client."""
 
     def __init__(self, fake, *, name=None, is_numeric=False, stream=BOTH):
         self.name, self.fake = name or f"tab-{uuid.uuid4().hex}", fake
@@ -67,7 +67,7 @@ class Table:
         self.create(stream)
 
     def create(self, stream=BOTH):
-        """Create it; also after it was deleted."""
+        """Create the table, also after a delete."""
         keys = ["pk:N", "sk:S"] if self.is_numeric else ["pk:S"]
         create_table(self.client, self.name, keys=keys, view=stream and stream["StreamViewType"])
 
@@ -89,22 +89,22 @@ class Table:
 
     @property
     def arn(self):
-        """The ARN of the stream that was turned on last."""
+        """ARN of the stream that was turned on last."""
         return self.client.describe_table(TableName=self.name)["Table"]["LatestStreamArn"]
 
     def capture(self, dest, **options):
-        """Capture what is there now."""
+        """Capture the existing changes."""
         return ddbio.capture(self.name, str(dest), available_now=True, **self.given, **options)
 
     def differs(self, lake):
-        """Return how a lake table differs from the table."""
+        """Return the differences between a lake table and the table."""
         actual = ddbio.verify(self.name, str(lake), **self.given)
         return actual.missing, actual.extra, actual.different
 
 
 @pytest.fixture
 def make(fake):
-    """Return what makes tables, whose clients are closed at the end."""
+    """Return a function that creates tables. Their clients are closed at the end."""
     with contextlib.ExitStack() as stack:
 
         def made(**options):
@@ -128,13 +128,13 @@ def numbers_of(dest):
 
 
 def forget_new_records(dest):
-    """Leave of a log what an older version has written: heads without records of streams."""
+    """Reduce a log to the state of an older version: heads without records of streams."""
     for path in dest.rglob("stream-*.json"):
         path.unlink()
 
 
 def some(cases, commit):
-    """Return cases of a test: the others run nightly, since most of a capture's time is waiting."""
+    """Return cases of a test. Most run nightly, as a capture mostly waits."""
     return [case if case in commit else pytest.param(case, marks=pytest.mark.nightly) for case in cases]
 
 
@@ -156,7 +156,7 @@ FOLLOWED = {
     "case", some(FOLLOWED, {"turned off and on", "by two processes", "with another view", "a log by an older version"})
 )
 def test_a_stream_that_follows_another_is_read_behind_a_gap(case, make, request, tmp_path):
-    """What the old stream has is written first; then the gap is refused, or noted once, and the new stream is read."""
+    """The old stream is written first. Then the gap is refused, or recorded once, and the new stream is read."""
     options = dict(FOLLOWED[case])
     view, unread = options.pop("view", BOTH), options.pop("unread", True)
     legacy, hours = options.pop("legacy", False), options.pop("hours", 0)
@@ -208,7 +208,7 @@ ANEW = {
     "by two processes": {"leases": 2},
     "with a name": {"job_id": "mine"},
     "a log by an older version": {"legacy": True},
-    "behind another stream": {"toggles": True},
+    "after another stream": {"toggles": True},
     "with a gap accepted": {"on_gap": "continue"},
     "another table": {"others": True},
     "another table with a name": {"others": True, "job_id": "mine"},
@@ -219,7 +219,7 @@ ANEW = {
     "case", some(ANEW, {"streams", "by two processes", "a log by an older version", "another table"})
 )
 def test_the_log_of_another_table_is_refused(case, make, tmp_path):
-    """A table that was made anew, or another one, gets no log of what was before; an empty folder is the way out."""
+    """A recreated table, or another one, does not get the earlier log. An empty folder works."""
     options = dict(ANEW[case])
     legacy, toggles, others = (options.pop(name, False) for name in ("legacy", "toggles", "others"))
     table, log = make(), tmp_path / "log"
@@ -247,8 +247,8 @@ def test_the_log_of_another_table_is_refused(case, make, tmp_path):
     assert table.capture(tmp_path / "new", **options).records == 1
 
 
-def test_a_lake_table_of_a_table_that_was_made_anew_gets_a_new_base(make, tmp_path):
-    """With another log the same lake table is loaded anew: what was deleted with the old table is gone."""
+def test_a_lake_table_of_a_recreated_table_gets_a_new_base(make, tmp_path):
+    """With another log the same lake table gets a new base. The items of the old table are deleted."""
     table, lake = make(), str(tmp_path / "lake")
     for pk in "abc":
         table.put(pk, 1)
@@ -285,7 +285,7 @@ def test_a_base_behind_a_gap_brings_nothing_back(make, tmp_path):
 
 @pytest.mark.parametrize("path", some(["ABA", "ABAB", "AABBA", "ABBA"], {"ABBA"}))
 def test_the_newest_changes_of_replicas_win(path, make, other, tmp_path):
-    """A log that goes from one replica to another, and back, has each of them as a lineage of its own."""
+    """A log that changes from one replica to another, and back, has each of them as a separate lineage."""
     one = make()
     two = make(fake=other, name=one.name)
     replicas, log, lake = {"A": one, "B": two}, tmp_path / "log", tmp_path / "lake"
@@ -309,8 +309,8 @@ def test_the_newest_changes_of_replicas_win(path, make, other, tmp_path):
     assert not [state for state in states if state["valid_to"] is not None and state["valid_to"] < state["valid_from"]]
 
 
-def test_replicas_with_names_of_their_own_are_refused(make, other, tmp_path):
-    """Two captures of one log that take turns could not be put in order: the one that goes on is named."""
+def test_replicas_with_separate_job_ids_are_refused(make, other, tmp_path):
+    """Two captures of one log in turns could not be ordered. The error has the one that resumes."""
     one = make()
     two = make(fake=other, name=one.name)
     for table in (one, two):
@@ -326,7 +326,7 @@ def test_replicas_with_names_of_their_own_are_refused(make, other, tmp_path):
 
 @pytest.mark.parametrize(("first", "then"), [({}, {"leases": 2}), ({"leases": 2}, {})])
 def test_one_process_and_several_are_no_way_around_a_gap(first, then, make, tmp_path):
-    """Another stream is read by the capture that has read the one before: with as many leases."""
+    """Another stream is read by the capture that has read the earlier one, with the same number of leases."""
     table = make()
     table.put("a", 1)
     table.capture(tmp_path, **first)
@@ -339,8 +339,8 @@ def test_one_process_and_several_are_no_way_around_a_gap(first, then, make, tmp_
     assert len(table.capture(tmp_path, on_gap="continue", **first).gaps) == 1
 
 
-def test_a_log_that_an_older_version_has_forked_goes_on_as_one(make, other, tmp_path):
-    """Two captures of two replicas, each with a name of its own stream: back at the first, what is newest wins."""
+def test_a_log_forked_by_an_older_version_continues_as_one(make, other, tmp_path):
+    """Two captures of two replicas have separate names. Back at the first replica, the newest changes win."""
     one = make()
     two = make(fake=other, name=one.name)
     log, lake = tmp_path / "log", tmp_path / "lake"
@@ -362,7 +362,7 @@ def test_a_log_that_an_older_version_has_forked_goes_on_as_one(make, other, tmp_
 
 
 def test_the_gap_between_two_streams_is_healed(make, late, tmp_path):
-    """Puts, changes and deletes of the gap come from an export; rows lie behind the old stream, before the new one."""
+    """Puts, changes and deletes of the gap are healed from an export, with rows between the old and the new stream."""
     table, log, lake = make(fake=late), tmp_path / "log", tmp_path / "lake"
     table.client.update_continuous_backups(TableName=table.name, **RECOVERY)
     table.fake.pass_time(1800)
@@ -396,7 +396,7 @@ def test_the_gap_between_two_streams_is_healed(make, late, tmp_path):
 
 
 def test_a_compaction_leaves_hours_of_two_streams_alone(make, tmp_path):
-    """Rows of two streams in one file could not be put in order any more."""
+    """Rows of two streams in one file could not be ordered any more."""
     table, log, lake = make(), tmp_path / "log", tmp_path / "lake"
     table.put("a", 1)
     table.capture(log)
@@ -415,7 +415,10 @@ def test_a_compaction_leaves_hours_of_two_streams_alone(make, tmp_path):
 
 
 def test_another_data_stream_is_a_gap(make, fake, tmp_path):
-    """Of Kinesis likewise; back at the first data stream its changes are read on, each once."""
+    """The same holds for Kinesis.
+
+    Back at the first data stream, its changes are read from the last position, each once.
+    """
     table = make(stream=None)
     kinesis = boto3.client("kinesis", endpoint_url=fake.endpoint_url)
     arns = list[str]()
@@ -463,7 +466,7 @@ def arn_of(*, region="us-east-1", account="1", table="orders"):
 
 
 def lineage(**values):
-    """Return a lineage of a log that began long after its table."""
+    """Return a lineage of a log that started long after its table was created."""
     table_arn = values.pop("table_arn", arn_of())
     own = {"stream": f"{table_arn}/stream/old", "table_arn": table_arn, "table_id": "id", "started_at": 1000.0}
     return LogLineage("job", 1, **{**own, "name": "name", **values})
@@ -484,9 +487,9 @@ IDENTITIES = [
     ("a replica that another endpoint serves", {}, {"table_id": "new"}, None),
     ("a replica", {}, {"table_id": "new", "table_arn": arn_of(region="eu-west-1"), "regions": {"us-east-1"}}, None),
     ("a data stream", {"stream": "arn:aws:kinesis:::stream/a", "table_arn": ""}, {}, None),
-    ("made anew", {}, {"table_id": "new", "created_at": 2000.0}, "created again"),
-    ("made anew, a log without ids", {"table_id": ""}, {"table_id": "new", "created_at": 2000.0}, "created again"),
-    ("made anew at an unknown time", {}, {"table_id": "new", "created_at": None}, "created again"),
+    ("recreated", {}, {"table_id": "new", "created_at": 2000.0}, "created again"),
+    ("recreated, a log without ids", {"table_id": ""}, {"table_id": "new", "created_at": 2000.0}, "created again"),
+    ("recreated at an unknown time", {}, {"table_id": "new", "created_at": None}, "created again"),
     ("of another Region", {}, {"table_id": "new", "table_arn": arn_of(region="eu-west-1")}, "no replica"),
     ("of another account", {}, {"table_id": "new", "table_arn": arn_of(account="2")}, "no replica"),
     ("of another name", {}, {"table": "users", "table_arn": arn_of(table="users")}, "log of table 'orders'"),
@@ -519,8 +522,8 @@ GAPS = [
 
 
 @pytest.mark.parametrize(("last", "change", "is_known", "is_gap"), [e[1:] for e in GAPS], ids=[e[0] for e in GAPS])
-def test_what_is_missing_between_two_streams(last, change, is_known, is_gap):
-    """A stream has what happened since it began, for a day; one of the same table began behind the other one."""
+def test_gaps_between_two_streams(last, change, is_known, is_gap):
+    """A stream has the changes of one day. A stream of the same table starts after the other one."""
     actual = gap_between(lineage(**last), stream(), change, BEGAN_AT + 3600, is_known=is_known)
     assert (actual is not None) is is_gap
     assert gap_between(lineage(**last), stream(), change, BEGAN_AT + 90_000, is_known=False) is not None
@@ -534,7 +537,7 @@ def test_what_is_missing_between_two_streams(last, change, is_known, is_gap):
     ({"positions": {}, "lineage": 3}, True),
 ])  # fmt: skip
 def test_a_lease_waits_for_the_same_stream_of_others(record, may_read):
-    """A parent of another lease has ended if its batches say so of this stream, or if they are of a later one."""
+    """A parent of another lease has ended according to batches of this stream, or of a later one."""
     shards = [SimpleNamespace(shard_id=name, parents=parents, last=None) for name, parents in (("parent", ()),)]
     source = SimpleNamespace(shards=lambda: shards)
     records = SimpleNamespace(committed=0 if record is None else 1, read=lambda _: record)
@@ -544,7 +547,7 @@ def test_a_lease_waits_for_the_same_stream_of_others(record, may_read):
 
 
 def test_a_head_of_an_older_version_is_one_lineage(tmp_path):
-    """A head alone says which stream was read; what heals a log belongs to the lineage that it names."""
+    """A head alone has the stream that was read. The head of a heal has its lineage."""
     store = LocalStore(tmp_path)
     JobState(store, "old", "capture").begin({"stream": f"{arn_of()}/stream/1", "started_at": 5.0})
     (lineage,) = lineages_of(JobState(store, "old", "capture"))

@@ -1,4 +1,4 @@
-"""The files of a log are the same for whoever reads it, whichever jobs have written them."""
+"""The files of a log are the same for all readers, regardless of the jobs that have written them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.test_lambda_handlers import stream_record
 
 
 def handle(log, monkeypatch, numbers):
-    """Log changes of an item each as the Lambda handler does."""
+    """Log one change per item with the Lambda handler."""
     monkeypatch.setenv("DDBIO_LOG", str(log))
     monkeypatch.setenv("DDBIO_LOG_OPTIONS", "{}")
     assert not log_changes({"Records": [stream_record(number) for number in numbers]})["batchItemFailures"]
@@ -38,7 +38,7 @@ def replay(log, folder, numbers, **options):
 
 
 def make_old(log):
-    """Leave the state of a job as older versions left it: nothing says when it began."""
+    """Reduce the state of a job to that of older versions, without a start time."""
     for head_path in (*log.glob("_ddbio/*.replay.json"), *log.glob("_ddbio/*.lambda.json")):
         head = json.loads(head_path.read_text())
         del head["started_at"]
@@ -46,7 +46,7 @@ def make_old(log):
 
 
 def keys_of(log, folder):
-    """Return the keys that each reader finds; all of them have to find the same."""
+    """Return the keys that each reader finds. All must find the same."""
     lake = folder / "lake"
     ddbio.apply(log, lake, buckets=2)
     rows = duckdb.sql(ddbio.history_view_sql(log, dialect="duckdb")).fetchall()
@@ -78,7 +78,7 @@ HANDLER, REPLAY, COMPACT, VACUUM, READ, OLD = "handler", "replay", "compact", "v
     ids="-".join,
 )
 def test_all_readers_find_the_same_changes(steps, tmp_path, monkeypatch):
-    """Of logs that no capture has written, too; also after compactions, and of logs of older versions."""
+    """The same holds for logs without captures, after compactions, and for logs of older versions."""
     log, count = tmp_path / "log", 0
     for step in steps:
         if step in {HANDLER, REPLAY}:
@@ -104,7 +104,7 @@ def test_all_readers_find_the_same_changes(steps, tmp_path, monkeypatch):
 
 
 def test_a_log_on_s3(tmp_path, monkeypatch):
-    """The handler and a replay write one log, and a lake table has all of it."""
+    """The handler and a replay write one log, and a lake table has all changes."""
     with MotoServer() as aws:
         client = boto3.client("s3", endpoint_url=aws.endpoint_url, region_name="us-east-1")
         client.create_bucket(Bucket="lake")
@@ -119,7 +119,7 @@ def test_a_log_on_s3(tmp_path, monkeypatch):
 
 
 def test_jobs_that_number_at_once_record_each_file_once(tmp_path, monkeypatch):
-    """Who finds that another one has recorded files meanwhile looks again."""
+    """A process that finds records of another one reads them again."""
     log = tmp_path / "log"
     handle(log, monkeypatch, [1, 100, 200])
     store = LocalStore(log)
@@ -128,7 +128,7 @@ def test_jobs_that_number_at_once_record_each_file_once(tmp_path, monkeypatch):
     first, *others = sorted(files)
 
     def add_behind(records, number, record):
-        """Let another process be faster with one of the files."""
+        """Let another process record one of the files first."""
         monkeypatch.setattr(BatchRecords, "add", added)
         NumberedFiles(BatchRecords(state)).add({first: files[first]}, ())
         return added(records, number, record)
@@ -141,7 +141,7 @@ def test_jobs_that_number_at_once_record_each_file_once(tmp_path, monkeypatch):
 
 
 def test_batches_have_few_rows(tmp_path, monkeypatch):
-    """A log that is read for the first time late has batches that can be applied one after the other."""
+    """The first read of an old log gives batches that can be applied in order."""
     monkeypatch.setattr("ddbio.cdc.log_jobs._BATCH_ROWS", 2)
     for number in range(5):
         handle(tmp_path / "log", monkeypatch, [number * 100])
@@ -151,7 +151,7 @@ def test_batches_have_few_rows(tmp_path, monkeypatch):
 
 
 def test_a_replay_has_changes_of_the_streams_of_the_log(tmp_path, monkeypatch):
-    """Each file is of the stream that there was when its changes were made; numbers are compared within one stream."""
+    """Each file belongs to the stream at the time of its changes. Numbers are compared within one stream."""
     log, began = tmp_path / "log", 1793491203
     for number, at in (("1", began - 3600), ("2", began + 1)):
         head = {"stream": f"arn:aws:dynamodb:us-east-1:1:table/orders/stream/{number}", "started_at": at}
@@ -167,8 +167,8 @@ def test_a_replay_has_changes_of_the_streams_of_the_log(tmp_path, monkeypatch):
     assert isinstance(read.lineages()[0], LogLineage)
 
 
-def test_what_is_no_log_is_told(tmp_path, monkeypatch):
-    """Neither the state of a replay into a table, nor a job that is not there; the message names those that are."""
+def test_a_folder_without_a_log_is_an_error(tmp_path, monkeypatch):
+    """Neither the state of a replay into a table nor a missing job is a log. The message has the existing jobs."""
     JobState(LocalStore(tmp_path / "state"), "replay_1", "replay").begin({"source": "s", "target": "orders"})
     for folder in ("state", "nothing"):
         with pytest.raises(NotFoundError, match="is not a log of changes"):
@@ -184,7 +184,7 @@ def test_what_is_no_log_is_told(tmp_path, monkeypatch):
 )
 @pytest.mark.parametrize("is_compacted", [False, True])
 def test_hours_that_have_expired(is_compacted, gone, expired, whole_since, tmp_path, monkeypatch):
-    """The oldest hours may be gone for who needs them not; an hour between others is missing for all."""
+    """Readers may skip missing oldest hours if they do not need them. A missing hour between others is an error."""
     log = tmp_path / "log"
     for hour in range(4):
         handle(log, monkeypatch, [hour * 100])
@@ -202,13 +202,13 @@ def test_hours_that_have_expired(is_compacted, gone, expired, whole_since, tmp_p
         assert ddbio.history(log).num_rows == 2 * (4 - expired)
         assert len(ddbio.list_files(log).paths) == (4 - expired) * (1 if is_compacted else 2)
         assert oldest_hour(LocalStore(log)).endswith(f"{hours[expired].name}/")
-        # A new query begins at what is there.
+        # A new query starts at the oldest existing hour.
         assert list(open_log(LocalStore(log)).first().values()) == [0]
     times = [f"2026-11-01T{hour:02}:00:00+00:00" for hour in range(4)]
     actual = [ddbio.verify_capture(log, since=at).is_whole for at in times]
     assert actual == [whole_since is not None and hour >= whole_since for hour in range(4)]
     if gone:
-        # A table without a base needs all of them.
+        # A table without a base needs all hours.
         with pytest.raises(NotFoundError, match="ddbio bootstrap"):
             ddbio.apply(log, tmp_path / "lake")
 
@@ -237,9 +237,12 @@ VALUES = {
     ],
 )
 def test_jobs_of_a_log_may_find_other_types(case, is_older, tmp_path, monkeypatch):
-    """A new job takes the columns of the log; of an older log, what does not fit the first job's is rescued."""
+    """A new job uses the columns of the log.
+
+    In an older log, values that do not fit the first job's columns are rescued.
+    """
     if is_older:
-        # Each job chose its own columns.
+        # Each job has its own columns.
         for module in ("replay", "stream_events"):
             monkeypatch.setattr(f"ddbio.cdc.{module}.columns_in", lambda *_: None)
     log, records = tmp_path / "log", dict[str, dict[str, object]]()
@@ -277,7 +280,7 @@ def from_lines(rows):
 
 @pytest.mark.parametrize("steps", ["C", "CV", "RC", "CRC", "CRCV"])
 def test_a_log_of_replays_alone_may_be_compacted(steps, tmp_path):
-    """It is a log also if no file has the name of a replay any more."""
+    """It is a log even if no file has the name of a replay any more."""
     log, count = tmp_path / "log", 1
     replay(log, tmp_path, [0])
     replay(log, tmp_path, [1])

@@ -1,4 +1,4 @@
-"""The order of a log's rows: by numbers of any length, and the last of each item."""
+"""Order of a log's rows: by numbers of any length, and the last row of each item."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHANGES = st.lists(st.tuples(st.integers(0, 120), st.sampled_from("abc")), max_s
 
 
 def table_of(changes):
-    """Return a table of numbers, items and places, in two chunks."""
+    """Return a table of numbers, items and positions, in two chunks."""
     rows = [{SEQUENCE: str(number), "pk": item, "place": index} for index, (number, item) in enumerate(changes)]
     schema = pa.schema([(SEQUENCE, pa.string()), ("pk", pa.string()), ("place", pa.int64())])
     middle = len(rows) // 2
@@ -27,7 +27,7 @@ def table_of(changes):
 
 @given(CHANGES, st.booleans())
 def test_rows_are_put_in_order(changes, is_sorted):
-    """What was in order already is treated as what was not; rows with one number stay as they came."""
+    """Ordered rows are treated like others. Rows with the same number keep their order."""
     changes = sorted(changes) if is_sorted else changes
     wanted = sorted(enumerate(changes), key=lambda value: value[1][0])
     ordered = in_order(table_of(changes))
@@ -36,7 +36,7 @@ def test_rows_are_put_in_order(changes, is_sorted):
 
 @given(CHANGES)
 def test_of_each_item_the_last_row_is_found(changes):
-    """The rows that stay are in their order, whether items repeat or not."""
+    """The remaining rows keep their order, with and without repeated items."""
     last = {item: index for index, (_, item) in enumerate(changes)}
     assert last_of_each(table_of(changes), ["pk"]).column("place").to_pylist() == sorted(last.values())
 
@@ -55,7 +55,7 @@ RESCUED = [
 @pytest.mark.parametrize(("tag", "arrow", "texts"), RESCUED)
 @pytest.mark.parametrize("with_range", [False, True])
 def test_the_last_row_of_items_with_rescued_keys_is_found(tag, arrow, texts, with_range):
-    """A key that its column cannot hold tells items apart as one that it holds, in every spelling of a number."""
+    """A rescued key identifies items like a column, in every spelling of a number."""
     keys = ["pk", "k"] if with_range else ["k"]
     schema = pa.schema([pa.field("pk", pa.string()), pa.field("k", arrow), pa.field("v", pa.int64())])
     lines = [json.dumps({"Item": {"pk": {"S": "p"}, "k": {tag: text}}}) for text in texts]
@@ -66,7 +66,7 @@ def test_the_last_row_of_items_with_rescued_keys_is_found(tag, arrow, texts, wit
 
 
 def test_rows_of_several_streams_are_put_in_the_order_of_their_times():
-    """The numbers of a newer stream may be less; those of one time are in the order of their numbers."""
+    """The numbers of a newer stream may be smaller. Rows with the same time are in the order of their numbers."""
     times = pa.array([9, 9, 7, 8, 9], pa.timestamp("s", "UTC")).cast(pa.timestamp("us", "UTC"))
     rows = pa.table({SEQUENCE: ["10", "9", "500", "1000", "11"], "_event_time": times})
     assert in_time_order(rows).column(SEQUENCE).to_pylist() == ["500", "1000", "9", "10", "11"]

@@ -1,4 +1,4 @@
-"""Tables whose keys and attributes are called as columns of logs, lake tables, archives and folders."""
+"""Tables whose keys and attributes have the names of columns of logs, lake tables, archives and folders."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KEYS = ["pk", "_event_id", "_op", "_rescue", "_OLD_IMAGE", "year", *sorted({*ATT
     ],
 )
 def test_nothing_is_lost_between_a_table_and_its_copies(key, source, fake, client, tmp_path):  # noqa: F811 - fixtures
-    """Log, views, history and lake tables have each attribute, also as the key; a verification finds all whole."""
+    """Log, views, history and lake tables have each attribute, also in the key. The verification finds no problem."""
     name, g = f"own-{uuid.uuid4().hex}", {"endpoint_url": fake.endpoint_url}
     create_table(client, name, keys=[f"{key}:S"], view="NEW_AND_OLD_IMAGES" if source == "streams" else None)
     if source == "kinesis":
@@ -64,7 +64,7 @@ def test_nothing_is_lost_between_a_table_and_its_copies(key, source, fake, clien
 
 
 def test_an_archive_has_each_attribute(fake, client, tmp_path):  # noqa: F811 - fixtures
-    """Items are put back as they were, whatever columns the archive has itself, also by a time to live called so."""
+    """Items are restored unchanged, regardless of the archive's columns, even with such a name for the time to live."""
     options = {"endpoint_url": fake.endpoint_url}
     create_table(client, "expiring")
     create_table(client, "restored", view=None)
@@ -86,7 +86,7 @@ def test_an_archive_has_each_attribute(fake, client, tmp_path):  # noqa: F811 - 
 
 
 def test_a_log_of_an_older_release_has_its_attributes(tmp_path):
-    """An attribute ``_event_id`` of a stream's log lies in a column of that name, beside one that is declared later."""
+    """An attribute ``_event_id`` of a stream's log is in a column of that name, next to one that is declared later."""
     texts = [pa.field(name, pa.string(), metadata={"ddb:type": "S"}) for name in ("pk", "_event_id", "year")]
     store = LocalStore(tmp_path / "log")
     state = JobState(store, "job", "capture")

@@ -19,7 +19,7 @@ OWN_NAMES = {"_op", "_sequence", "_event_id", "_event_time", "_expired"}
 
 @st.composite
 def records(draw, number, *, with_id=True, with_number=True):
-    """Draw a record of a stream; its new image has the key, as the service's has, or another one."""
+    """Draw a record of a stream. Its new image has the key, as the service writes it, or another one."""
     keys = draw(st.dictionaries(st.sampled_from(["pk", "sk", "naïve"]), VALUES, min_size=1, max_size=2))
     inside = {
         "ApproximateCreationDateTime": draw(MICROS),
@@ -45,7 +45,7 @@ def records(draw, number, *, with_id=True, with_number=True):
 
 @st.composite
 def streams(draw):
-    """Draw the records of a text, all with the same members of their own."""
+    """Draw the records of a text, all with the same members."""
     members = {"with_id": draw(st.booleans()), "with_number": draw(st.booleans())}
     return [draw(records(number, **members)) for number in range(draw(st.integers(1, 4)))]
 
@@ -63,18 +63,18 @@ def read(text):
 
 @given(streams(), st.booleans(), st.sampled_from(["", "\n"]))
 def test_lines_are_those_of_the_reference(drawn, ascii_only, between):
-    """Any item, with its key where that was, numbers with all their digits: byte for byte, or it is refused."""
+    """For any item, with its key and all digits of numbers, lines are equal byte by byte, or the text is refused."""
     lines = read(text_of(drawn, ascii_only=ascii_only, between=between))
     wanted = b"".join(f"{change_line(text_of([record]))[0]}\n".encode() for record in drawn)
     if lines is None:
-        # An escaped letter might hide a name, and the line has members of its own.
+        # An escaped letter might hide a name, and the line has the members of ddbio.
         assert ascii_only or b"\\u00" in text_of(drawn) or any(f'"{name}"' in str(drawn) for name in OWN_NAMES)
     else:
         assert lines == wanted
 
 
-def test_many_records_come_with_their_places_and_hours():
-    """Several megabytes, numbers that grow, sets, and nesting; each line ends where the places say."""
+def test_many_records_have_their_offsets_and_hours():
+    """Several megabytes, growing numbers, sets, and nesting give lines that end at their offsets."""
     tall = {"L": [{"M": {"x": {"NS": ["1e125", "-1.50"]}, "y": {"L": []}, "z": {"M": {}}}}, {"SS": ["]", '"}']}]}
     actual = [
         {"eventName": "INSERT", "eventID": str(number),
@@ -95,7 +95,7 @@ def test_many_records_come_with_their_places_and_hours():
 
 
 def test_items_and_maps_with_many_names_are_printed():
-    """An image has as many attributes as it likes; the names of a map beyond the first are not learned."""
+    """An image may have any number of attributes. The names of a map after the first are not stored."""
     many = {f"n{number}": {"N": str(number)} for number in range(200)}
     actual = [
         {**RECORD, "eventID": str(number), "dynamodb": {**RECORD["dynamodb"], "NewImage": {**many, "m": {"M": many}}}}
@@ -105,7 +105,7 @@ def test_items_and_maps_with_many_names_are_printed():
 
 
 def test_a_name_of_an_earlier_text_does_not_matter():
-    """A text with an attribute named like a member of the line is refused; the next one is not."""
+    """A text with an attribute named like a member of the line is refused. The next one is not."""
     printer = ChangePrinter()
     own = {**RECORD, "dynamodb": {**RECORD["dynamodb"], "NewImage": {"_sequence": {"S": "a"}}}}
     assert plain_lines(text_of([own]), images=printer) is None
@@ -147,15 +147,15 @@ RECORD = {"eventName": "MODIFY", "eventID": "1", "dynamodb": {"ApproximateCreati
         "empty",
     ],
 )
-def test_what_only_the_reference_may_judge_is_refused(text):
-    """Each of these is read in another way, or is no change; the loops leave them all."""
+def test_unusual_texts_are_left_to_the_reference(text):
+    """Each of these needs another reader, or is not a change. The loops refuse them all."""
     assert plain_lines(text) is None
     assert split_records(text) is None
 
 
 @given(streams(), st.booleans(), st.sampled_from(["", "\n", " ,\r\n"]), st.none() | st.integers(1, 4))
 def test_records_are_split_as_the_reference_splits_them(drawn, ascii_only, between, most):
-    """Each text is the record's own, whatever stands between them; a sample is the first of them."""
+    """Each text is that of its record, with any separator. A sample has the first records."""
     texts = [text_of([record], ascii_only=ascii_only) for record in drawn]
     split = split_records(between.join(text.decode() for text in texts).encode(), most)
     if split is not None:
@@ -165,7 +165,7 @@ def test_records_are_split_as_the_reference_splits_them(drawn, ascii_only, betwe
 
 @given(streams(), st.integers(0, 300), st.sampled_from(["", "\n", " \r\n"]))
 def test_parts_of_a_text_end_where_a_record_ends(drawn, part_bytes, between):
-    """Whatever the items hold; nothing is lost."""
+    """It holds for any items, and nothing is lost."""
     text = text_of(drawn, between=between)
     parts = list(text_parts(text, part_bytes))
     assert b"".join(parts) == text
@@ -174,19 +174,19 @@ def test_parts_of_a_text_end_where_a_record_ends(drawn, part_bytes, between):
         while part.strip():
             record = next(records)
             assert part.strip().startswith(record)
-            part = part.strip()[len(record) :]  # noqa: PLW2901 - what is left of it
+            part = part.strip()[len(record) :]  # noqa: PLW2901 - the remaining part
     assert next(records, None) is None
 
 
-def test_a_text_is_cut_behind_records_only():
-    """Braces within texts and lists are no border."""
+def test_a_text_is_split_only_after_records():
+    """Braces within strings and lists are not borders."""
     image = {"a": {"S": '} {"x}{'}, '}{"b': {"L": [{"M": {}}, {"M": {}}]}}
     one = text_of([{**RECORD, "dynamodb": {**RECORD["dynamodb"], "NewImage": image}}])
     assert list(text_parts(b"\n".join([one, one, one]), 1)) == [one + b"\n", one + b"\n", one]
 
 
 def test_an_event_that_came_in_an_earlier_text_is_refused():
-    """The reference leaves it out; what is refused adds nothing."""
+    """The reference leaves it out. A refused text adds no ids."""
     other, seen = {**RECORD, "eventID": "2"}, set()
     assert plain_lines(text_of([RECORD]), seen) is not None
     assert plain_lines(text_of([other, RECORD]), seen) is None
@@ -197,7 +197,7 @@ def test_an_event_that_came_in_an_earlier_text_is_refused():
 
 
 def test_lines_are_printed_without_pandas():
-    """To import it takes longer than to print the lines of a small file."""
+    """Importing pandas takes longer than printing the lines of a small file."""
     script = """
 import sys
 import numpy as np

@@ -1,4 +1,4 @@
-"""Changes that came before are known, as far as they are remembered, whatever else is in their batch."""
+"""Repeated changes are recognized within the remembered number, in any batch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from ddbio.cdc.batches import fingerprints_of_ids
 from ddbio.items.item_key import KeySet
 
 
-def test_a_change_that_comes_again_is_known():
-    """Ids of any length, in any batch, are known among the last ones; what is older than twice those is forgotten."""
+def test_a_repeated_change_is_recognized():
+    """Ids of any length, in any batch, are recognized among the last ones.
+
+    Ids older than twice this number are forgotten.
+    """
     chance, recent, count = Random(1), KeySet(400), 0
     seen = dict[str, int]()
     for _ in range(150):

@@ -1,4 +1,4 @@
-"""Items whose keys fit no column of their log: every verb over the log tells them apart as it does others."""
+"""Items whose keys fit no column of their log: every verb over the log identifies them like others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ddbio.aws.client import ClientSpec
 from ddbio.testing import FakeDynamoDB, MotoServer
 from tests.cdc.tables import create_table
 
-# The key attributes, a key by which the columns are chosen, and later ones that do not fit them.
+# The key attributes, a key that determines the columns, and later keys that do not fit them.
 TABLES = {
     "fractions": (
         ["dev:S", "at:N"],
@@ -55,7 +55,7 @@ def fake():
 
 
 def make(fake, client, keys, stream=True):
-    """Make a table with these key attributes, and return its name."""
+    """Create a table with these key attributes, and return its name."""
     table = create_table(client, keys=keys, view="NEW_AND_OLD_IMAGES" if stream else None)
     recovery = {"PointInTimeRecoveryEnabled": True}
     client.update_continuous_backups(TableName=table, PointInTimeRecoverySpecification=recovery)
@@ -67,7 +67,7 @@ def make(fake, client, keys, stream=True):
     "what", ["fractions", "large", "names of columns", pytest.param("both", marks=pytest.mark.nightly)]
 )
 def test_a_log_is_verified_healed_applied_and_shown(fake, tmp_path, what):
-    """A gap that such items were changed in is healed, and the lake table, the history and the views have them all."""
+    """A gap with such items is healed, and the lake table, the history and the views have them all."""
     names, (first, *later) = TABLES[what]
     client = boto3.client("dynamodb", endpoint_url=fake.endpoint_url, region_name="us-east-1")
     table, log, lake = make(fake, client, names), tmp_path / "log", tmp_path / "lake"

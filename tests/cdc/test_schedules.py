@@ -1,4 +1,4 @@
-"""Captures that are killed, suspended and overtaken at any step, by schedules that a seed draws: log = stream."""
+"""Captures that are killed, suspended and overtaken at any step, in schedules drawn from a seed: log = stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KILLED, OVERTAKEN, MERGED = {"kill": 0.06}, {"kill": 0.03, "overtake": 0.04}, {"
 
 
 def run(seed, chances):
-    """Run a capture again and again until it was not killed, then to its end; return the world."""
+    """Run a capture repeatedly until it is not killed, then to its end. Return the world."""
     world = World(seed, **chances)
     for _ in range(3):
         try:
@@ -26,7 +26,7 @@ def run(seed, chances):
 
 @pytest.mark.timeout(3600)
 def test_every_change_is_logged_once(seeds):
-    """Writers, splits, kills at every step and processes that overtake each other: nothing twice, nothing missing."""
+    """With writers, splits, kills at every step and takeovers, nothing is repeated and nothing is missing."""
     for seed in seeds(300, 2_000):
         world = run(seed, (KILLED, OVERTAKEN, MERGED)[seed % 3])
         logged, count = world.captured()
@@ -35,8 +35,8 @@ def test_every_change_is_logged_once(seeds):
 
 
 @pytest.mark.timeout(3600)
-def test_the_latest_begins_about_now(seeds):
-    """A capture that begins at the latest has what came since, also if it is killed before its first batch."""
+def test_a_capture_of_the_latest_starts_about_now(seeds):
+    """A capture that starts at the latest changes has all later ones, even if it is killed before its first batch."""
     for seed in seeds(40, 400):
         world = World(seed, kill=0.0, split=0.0)
         for _ in range(20):
@@ -58,7 +58,7 @@ def test_the_latest_begins_about_now(seeds):
         assert count == len(logged), seed
 
 
-def test_a_gap_is_named_and_not_passed_over():
+def test_a_gap_is_reported():
     """Changes trimmed before they are read end the capture. With continues_after_gaps, the gap is recorded instead."""
     world = World(1, kill=0.0, split=0.0)
     world.capture(available_now=True)
@@ -81,7 +81,7 @@ def test_a_gap_is_named_and_not_passed_over():
 
 
 def test_a_shard_that_came_and_went_is_a_gap():
-    """Shards that were split and trimmed while nothing captured are missed, though all that are left can be read."""
+    """Shards that were split and trimmed between two captures are missed, though all remaining ones can be read."""
     world = World(2, kill=0.0, split=0.0)
     world.capture(available_now=True)
     for _ in range(3):
@@ -95,7 +95,7 @@ def test_a_shard_that_came_and_went_is_a_gap():
 
 
 def test_shards_that_end_without_changes_are_no_gap():
-    """A capture remembers the shards of a stream in which nothing happens, though it has no changes to write."""
+    """A capture remembers the shards of a stream without changes."""
     world = World(3, kill=0.0, split=0.0)
     world.is_quiet = True
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""The kinds of streams: which one a stream or a job of a log has, and what follows from it."""
+"""Kinds of streams: the kind of a stream or a job of a log, and its properties."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ HEADS = [
 
 
 def test_the_option_names_the_kinds():
-    """``source`` of ``capture`` may be any kind of the registry, and nothing else."""
+    """The option ``source`` of ``capture`` accepts exactly the kinds of the registry."""
     assert set(get_args(get_type_hints(CaptureOptions)["source"])) == STREAM_KINDS.keys()
 
 
 @pytest.mark.parametrize(("head", "kind", "table"), [case[1:] for case in HEADS], ids=[case[0] for case in HEADS])
-def test_the_head_of_a_job_tells_the_kind_of_its_stream(head, kind, table):
-    """By the ARN of the stream; older heads name a table alone."""
+def test_the_head_of_a_job_has_the_kind_of_its_stream(head, kind, table):
+    """The ARN of the stream has the kind. Older heads have only a table."""
     assert kind_of_job(head) is kind
     assert table_of_job(head) == table
 
@@ -39,7 +39,7 @@ def test_the_head_of_a_job_tells_the_kind_of_its_stream(head, kind, table):
     ("arn", "kind", "table_arn", "began_at"),
     [(OWN, DYNAMODB_STREAMS, OWN.partition("/stream")[0], 1793491200.0), (DATA, KINESIS, "", None)],
 )
-def test_an_arn_tells_the_kind_of_a_stream(arn, kind, table_arn, began_at):
-    """And, of a stream of a table, the table and when it was turned on."""
+def test_an_arn_has_the_kind_of_a_stream(arn, kind, table_arn, began_at):
+    """For a stream of a table, the ARN also has the table and the time when it was turned on."""
     assert kind_of(arn) is kind is STREAM_KINDS[kind.name]
     assert (kind.table_arn(arn), kind.began_at(arn)) == (table_arn, began_at)

@@ -1,4 +1,4 @@
-"""A stream of the fake without a server, a store in memory, and writers: all in virtual time, all chosen by a seed."""
+"""A stream of the fake without a server, a store in memory, and writers, in virtual time, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class KilledError(BaseException):
 
 
 class VirtualClock:
-    """A time of day that only waiting moves."""
+    """Virtual time of day. Only waiting advances it."""
 
     def __init__(self):
         self.at = BEGAN_AT
@@ -58,14 +58,14 @@ class VirtualClock:
 
 
 class World:
-    """Hold a table with a stream, a store, and what happens between any two steps of a capture.
+    """A table with a stream, a store, and the events between any two steps of a capture.
 
     Parameters
     ----------
     seed
-        Chooses everything.
+        The seed of all random choices.
     happens
-        Chances, at each step, of a write, a split, a kill, and of another process taking over meanwhile.
+        The probabilities, at each step, of a write, a split, a kill, and of another process taking over.
     """
 
     def __init__(self, seed, *, split=0.02, kill=0.02, overtake=0.0, merge=0.0):
@@ -85,7 +85,7 @@ class World:
         self.written = 0
 
     def step(self):
-        """Let happen what happens between two steps of a capture."""
+        """Simulate the events between two steps of a capture."""
         self.clock.at += 0.01
         if self.is_quiet:
             return
@@ -108,7 +108,7 @@ class World:
         return self.random.random() < self.chances[name]
 
     def write(self):
-        """Put or delete one of few items; time passes, an hour now and then."""
+        """Put or delete one of few items. Time passes, sometimes one hour."""
         self.clock.at += self.random.choice([0.0, 0.001, 1.0, 400.0])
         self.written += 1
         key = {"pk": {"S": str(self.random.randrange(6))}}
@@ -119,7 +119,7 @@ class World:
             put_item(self.database, Request({"TableName": "tab", "Item": item}))
 
     def capture(self, *, steps=None, start="trim-horizon", continues_after_gaps=False, available_now=False):
-        """Run a capture as a new process does; it is stopped after some waits."""
+        """Run a capture like a new process. It is stopped after some waits."""
         state = JobState(MemoryStore(self), "job", "capture")
         loop = CaptureLoop(
             self.source(),
@@ -134,7 +134,7 @@ class World:
         return loop
 
     def capture_shared(self, lease, leases, steps):
-        """Work at a lease as a new process does, until it is stopped after some waits."""
+        """Run the capture of a lease like a new process, which is stopped after some waits."""
         records = partial(records_of, MemoryStore(self), "job")
         source, log, timing = self.source(), self.log(records(lease)), self.timing(steps)
         sharing = LeasedShards(source, lease, leases, records, self.clock.now)
@@ -144,7 +144,7 @@ class World:
         return loop
 
     def source(self):
-        """Return the stream, to read."""
+        """Return the stream as a source."""
         return VirtualSource(self)
 
     def log(self, records):
@@ -156,11 +156,11 @@ class World:
 
     @property
     def stream_arn(self):
-        """The ARN of the stream that is captured."""
+        """ARN of the captured stream."""
         return self.stream.arn
 
     def timing(self, steps):
-        """Return what waits, and stops after some waits if their number is given."""
+        """Return the timing of a process, which stops after some waits if their number is given."""
         left = itertools.repeat(False) if steps is None else itertools.chain([False] * steps, itertools.repeat(True))
 
         def wait(seconds):
@@ -170,7 +170,7 @@ class World:
         return Timing(self.clock.now, wait, partial(next, left))
 
     def expected(self):
-        """Return the changes that the stream has, as the log should have them."""
+        """Return the changes of the stream as the log should have them."""
         result = {}
         for record in (record for shard in self.stream.shards.values() for record in shard.records):
             parsed = json.loads(record.json)
@@ -181,7 +181,7 @@ class World:
         return result
 
     def captured(self):
-        """Return the changes that the log has, and how many rows those are."""
+        """Return the changes of the log, and the number of their rows."""
         result, count = {}, 0
         for path, data in self.objects.items():
             if not path.endswith(".parquet"):
@@ -204,7 +204,7 @@ class _Answer:
 
 
 class VirtualSource:
-    """Read the shards of the fake's stream by its own functions."""
+    """Source that reads the fake's stream without HTTP."""
 
     name = "the stream"
     keeps_seconds = math.inf
@@ -250,7 +250,7 @@ class VirtualSource:
         return self._call(get_shard_iterator, **members)["ShardIterator"]
 
     def begin(self, iterator):
-        """Return an answer that is read later."""
+        """Return a response that is read later."""
         return _Answer(self, iterator)
 
     def read(self, iterator):
@@ -262,7 +262,7 @@ class VirtualSource:
 
 
 class MemoryStore:
-    """Objects in memory; a process may be killed before or after each change of them."""
+    """Objects in memory. A process may be killed before or after each change of them."""
 
     uri = "memory:"
 
@@ -276,7 +276,7 @@ class MemoryStore:
         self._world.step()
 
     def put_if_absent(self, path, data):
-        """Write an object if there is none."""
+        """Write an object if it does not exist."""
         self._world.step()
         if path in self._world.objects:
             return False
@@ -299,7 +299,7 @@ class MemoryStore:
         return self._world.objects[entry.path][start : start + length]
 
     def delete(self, paths):
-        """Remove objects."""
+        """Delete objects."""
         for path in paths:
             self._world.step()
             self._world.objects.pop(path, None)

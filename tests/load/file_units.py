@@ -1,4 +1,4 @@
-"""Open the files of a folder as the source of a load, and read their units."""
+"""Source of a load from the files of a folder, and reading of its units."""
 
 from ddbio.aws.table_description import TableDescription
 from ddbio.load.checkpoint import Checkpoint
@@ -12,12 +12,12 @@ FACTS = TableDescription("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on
 
 
 def opened(source, keys=None, **options):
-    """Return the source of that name."""
+    """Return the source with that name."""
     return open_source(parse_options(LoadOptions, {"source": str(source), "table": "rows", **options}), keys or {})
 
 
 def read(source, units, **options):
-    """Return how many rows each unit had, by the checkpoints between them."""
+    """Return the number of rows of each unit, from the checkpoints between them."""
     plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
     counts = {}
     for batch in UnitReader(source.store, plan).read(units, counts.__setitem__, **options):

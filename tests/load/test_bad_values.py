@@ -1,4 +1,4 @@
-"""The same bad value rejects its row alone, whatever holds the rows, and the rows beside it are written."""
+"""The same bad value rejects only its row in any format, and the other rows are written."""
 
 import csv
 import datetime as dt
@@ -69,7 +69,7 @@ TYPED = {
 
 
 def rejected(table, tmp_path, load, **options):
-    """Load rows of which the second is bad, with and without a place for it; return the reject."""
+    """Load rows of which the second is bad, with and without reject_to. Return the reject."""
     name, more = table
     report = load(name, reject_to=str(tmp_path / "bad"), **more, **options)
     assert (report.written, report.rejected) == (2, 1)
@@ -86,7 +86,7 @@ def rejected(table, tmp_path, load, **options):
 )
 @pytest.mark.parametrize("case", PLAIN)
 def test_plain_json(table, tmp_path, case, other, mode):
-    """Beside numbers, texts or nothing, in any mode; the reject names the line and has the row."""
+    """It holds next to numbers, texts or nothing, in any mode. The reject has the line and the row."""
     lines = [f'{{"id":"a","v":{other}}}', f'{{"id":"b",{PLAIN[case]}}}', f'{{"id":"c","v":{other}}}']
     (tmp_path / "rows.jsonl").write_text("\n".join(lines))
     reject = rejected(
@@ -99,7 +99,7 @@ def test_plain_json(table, tmp_path, case, other, mode):
 @pytest.mark.parametrize("style", [(",", ":"), (", ", ": ")])
 @pytest.mark.parametrize("case", TYPED)
 def test_dynamodb_json(table, tmp_path, case, style, mode):
-    """Items go out as they came; one that is none is rejected as it is written."""
+    """Items are written unchanged. An invalid one is rejected with its text."""
     comma, colon = style
     bad = f'{{"id"{colon}{{"S"{colon}"b"}}{comma}{TYPED[case]}}}'
     (tmp_path / "rows.jsonl").write_text('{"id":{"S":"a"}}\n' + bad + '\n{"id":{"S":"c"},"v":{"N":"0E+5"}}\n')
@@ -115,7 +115,7 @@ VALUES = {"digits": LONG, "exponent": Decimal("1e400"), "NaN": NAN, "infinity": 
 
 
 def written_csv(values):
-    """Return CSV of values; a word is no number unless the column is declared."""
+    """Return CSV of values. A word is only a number if the column is declared."""
     out = io.StringIO()
     csv.writer(out).writerows([("id", "v"), *zip("abc", values, strict=True)])
     return out.getvalue()
@@ -124,7 +124,7 @@ def written_csv(values):
 @pytest.mark.parametrize("how", ["dictionaries", "columns", "arrow", "parquet", "pandas", "polars", "csv", "json"])
 @pytest.mark.parametrize("case", VALUES)
 def test_numbers_that_are_none(table, tmp_path, case, how):
-    """A number that DynamoDB does not have rejects its row in all forms in which rows come."""
+    """A number that DynamoDB does not support rejects its row in all formats of rows."""
     values = [1, VALUES[case], 2]
     columns = {"id": ["a", "b", "c"], "v": values}
     typed = pa.table({"id": ["a", "b", "c"], "v": pa.array([str(value) for value in values])})
@@ -144,7 +144,7 @@ def test_numbers_that_are_none(table, tmp_path, case, how):
             return ddbio.load_files(path, name, **options)
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         floats = [float(value) for value in values]
-        # NaN is a missing value of pandas, and polars rounds a long number before ddbio sees it.
+        # NaN is a missing value of pandas, and polars rounds a long number before ddbio reads it.
         endless = [1.0, float("inf"), 2.0]
         data = {
             "dictionaries": lambda: rows,
@@ -160,22 +160,22 @@ def test_numbers_that_are_none(table, tmp_path, case, how):
 
 @pytest.mark.parametrize("names", [["", "v"], ["v", ""]])
 def test_a_column_without_a_name_is_refused(table, names):
-    """All rows of a table have its columns: the name is refused before anything is written."""
+    """All rows of a table have its columns, so the name is refused before anything is written."""
     data = pa.table([["a"], [1], [2]], names=["id", *names])
     with pytest.raises(ddbio.SchemaError, match="an attribute's name has 1 to 65,535 bytes"):
         ddbio.write_table(data, table[0], **table[1])
 
 
-def test_what_is_no_json_ends_the_load(table, tmp_path):
-    """A text that is broken, or a name that occurs twice, has more than one reading."""
+def test_invalid_json_ends_the_load(table, tmp_path):
+    """A broken text, and a repeated name, are ambiguous."""
     for text in ('{"id":"a"}\n{"id":"b",\n', '{"id":"a"}\n{"id":"b","v":1,"v":2}\n', '{"id":"a"}\n[1]\n'):
         (tmp_path / "rows.jsonl").write_text(text)
         with pytest.raises(ddbio.DecodeError, match=r"line [23]"):
             ddbio.load_files(tmp_path / "rows.jsonl", table[0], reject_to=str(tmp_path / "bad"), **table[1])
 
 
-def test_sparse_rows_of_many_columns_are_whole(table, tmp_path):
-    """Rows that have few of many attributes are encoded in pieces by their values; each keeps its own."""
+def test_sparse_rows_of_many_columns_are_complete(table, tmp_path):
+    """Rows with few of many attributes are encoded in pieces by their values. Each keeps its own attributes."""
     day = dt.date(2024, 1, 1)
     rows = [{"id": f"k{n}", f"a{n % 700}": n, f"b{n % 11}": "x", f"c{n % 300}": [day]} for n in range(3000)]
     names = sorted({name for row in rows for name in row})

@@ -1,4 +1,4 @@
-"""Packing: legal batches, every row once, every key's rows in their order, leftovers first."""
+"""Packing: valid batches, every row once, every key's rows in order, unprocessed rows first."""
 
 import itertools
 import json
@@ -27,7 +27,7 @@ OTHER = RequestTemplate("UpdateItem", b"", None, b"")
 
 
 def writes_of(keys, sizes=None, alone=()):
-    """Return writes of rows with these keys, in the order in which they are handed out."""
+    """Return writes of rows with these keys, in the order in which they are taken."""
     hashes = np.asarray(keys, np.uint64)
     order = packing_order(hashes, np.isin(np.arange(len(keys)), list(alone)) if alone else None)
     sizes = np.asarray([10] * len(keys) if sizes is None else sizes, np.int64)[order]
@@ -37,7 +37,7 @@ def writes_of(keys, sizes=None, alone=()):
 
 
 def laid_out(parts):
-    """Return texts with the frame's separator behind each, and where they start."""
+    """Return texts followed by the frame's separator, and their offsets."""
     texts = b"".join(part + TEMPLATE.separator for part in parts)
     starts = np.cumsum([0, *(len(part) + len(TEMPLATE.separator) for part in parts)])
     return np.frombuffer(texts, np.uint8), starts
@@ -45,7 +45,7 @@ def laid_out(parts):
 
 @given(st.data())
 def test_every_row_is_settled_once_in_the_order_of_its_key(data):
-    """Whatever comes back, whatever is parted: batches are legal, no row is lost or doubled, no key is reordered."""
+    """With any unprocessed and split rows, batches are valid, no row is lost or repeated, and no key is reordered."""
     keys = data.draw(st.lists(st.integers(0, 12), max_size=90))
     alone = data.draw(st.sets(st.integers(0, 89), max_size=5))
     writes = writes_of(keys, alone=alone)
@@ -82,19 +82,19 @@ def test_bodies_stay_below_the_largest(megabytes):
 
 
 def test_distinct_keys_fill_every_batch():
-    """Rows of different keys go out 25 at a time, the last batch excepted."""
+    """Rows of different keys are sent 25 at a time, except for the last batch."""
     packer = Packer(writes_of(range(60)))
     assert [len(packer.take()) for _ in range(4)] == [25, 25, 10, 0]
 
 
 def test_sorted_input_is_spread():
-    """Rows are handed out by hash, not in the order in which they came: sorted input heats no partition."""
+    """Rows are taken by hash, not in the order of the input: sorted input heats no partition."""
     hashes = np.arange(100, dtype=np.uint64)[::-1]
     assert packing_order(hashes).tolist() == list(range(99, -1, -1))
 
 
 def test_rows_that_go_alone_break_no_batch():
-    """Within a rank they come last, so that the others fill their batches as runs of neighbours."""
+    """Within a rank they come last, so that the others fill their batches as adjacent rows."""
     packer = Packer(writes_of(range(60), alone=range(0, 60, 6)))
     taken = [packer.take() for _ in range(13)]
     assert [len(batch) for batch in taken] == [25, 25] + [1] * 10 + [0]
@@ -102,7 +102,7 @@ def test_rows_that_go_alone_break_no_batch():
 
 
 def test_leftovers_go_before_newer_rows_of_their_key():
-    """A row that came back is sent again in a batch before the next row of the same key."""
+    """An unprocessed row is sent again in a batch before the next row of the same key."""
     writes = writes_of([7, 7])
     packer = Packer(writes)
     first = packer.take()
@@ -115,14 +115,14 @@ def test_the_frame_makes_one_document():
     assert json.loads(TEMPLATE.body([b"1", b"2"])) == {"RequestItems": {"t": [1, 2]}}
 
 
-def test_units_are_whole_kibibytes():
-    """1,024 bytes cost one unit, 1,025 two, nothing less than one."""
+def test_units_are_complete_kibibytes():
+    """1,024 bytes cost one unit, 1,025 two, and nothing less than one."""
     assert write_units(np.asarray([0, 1, 1024, 1025], np.int64)).tolist() == [1, 1, 1, 2]
 
 
 @given(st.lists(st.integers(0, 3) | st.integers(0, 1000), min_size=1, max_size=30).filter(sum), st.integers(1, 40))
 def test_every_row_comes_once_and_chunks_are_alike(lengths, n_chunks):
-    """All rows come, no range has rows of two batches, and no chunk has many more rows than another."""
+    """All rows are yielded, no range has rows of two batches, and no chunk has many more rows than another."""
     chunks = spread_ranges(lengths, n_chunks)
     orders = [chunk.order.tolist() for chunk in chunks]
     assert sorted(itertools.chain(*orders)) == list(range(sum(lengths)))
@@ -134,14 +134,14 @@ def test_every_row_comes_once_and_chunks_are_alike(lengths, n_chunks):
         assert (counts > 0).all()
         batches = [np.searchsorted(ends, rows, "right") for rows in (chunk.firsts, chunk.firsts + counts - 1)]
         assert (batches[0] == batches[1]).all()
-        # Of each stretch a chunk has its share of the rows, and less than one row more or less.
+        # A chunk has its share of the rows of each stretch, with less than one row of difference.
         assert abs(counts.sum() - sum(lengths) / n_chunks) <= 0.5 * sum(lengths) / n_chunks + 32
 
 
 @pytest.mark.parametrize("partitions", [4, 40])
 @pytest.mark.parametrize("lengths", [[20_000], [100_003], [1_000] * 60])
-def test_any_chunk_meets_all_partitions(lengths, partitions):
-    """Of some 2,560 rows no partition has much more than its share, though rows come partition by partition."""
+def test_any_chunk_reaches_all_partitions(lengths, partitions):
+    """Of about 2,560 rows no partition has much more than its share, though the input is ordered by partition."""
     count = sum(lengths)
     for chunk in spread_ranges(lengths, count // 2560):
         counts = np.bincount(chunk.order * partitions // count, minlength=partitions)
@@ -150,7 +150,7 @@ def test_any_chunk_meets_all_partitions(lengths, partitions):
 
 @given(st.lists(st.integers(0, 9), max_size=60), st.randoms())
 def test_rows_of_a_key_ascend(keys, draw):
-    """Whatever the order was, rows of one key ascend, and hold the places that they held together."""
+    """For any order, rows of one key ascend, at the positions that they had together."""
     order = list(range(len(keys)))
     draw.shuffle(order)
     ordered = in_key_order(np.array(order, np.int64), np.array(keys, np.uint64)).tolist()
@@ -161,7 +161,7 @@ def test_rows_of_a_key_ascend(keys, draw):
 
 
 def test_a_hot_key_is_found_among_many():
-    """Keys that come by chance neither hide a hot one nor pile up."""
+    """Random keys neither hide a hot one nor accumulate."""
     keys = HotKeys()
     for number in range(10 * MAX_COUNTED_KEYS):
         keys.add(f"chance-{number}")
@@ -172,7 +172,7 @@ def test_a_hot_key_is_found_among_many():
 
 
 def test_counts_of_tasks_add_up():
-    """What one task saw once and another twice is seen three times."""
+    """The counts of two tasks are added."""
     one, other = HotKeys(), HotKeys()
     one.add("a")
     other.add("a", 2)

@@ -1,4 +1,4 @@
-"""The budget of writes, by the server's own record: never above it for long."""
+"""Budget of writes, by the server's own record: it is not exceeded for long."""
 
 import time
 
@@ -14,13 +14,13 @@ BUDGET, ROWS = 600.0, 18_000
 
 @pytest.fixture(scope="module")
 def fake():
-    """Serve from a process of its own."""
+    """Serve from a separate process."""
     with FakeDynamoDB(process=True, latency_seconds=0.01) as server:
         yield server
 
 
 def batches(pause_seconds):
-    """Yield rows of one unit each, from a source that is slow to bring them."""
+    """Yield rows of one unit each, from a slow source."""
     for start in range(0, ROWS, 600):
         time.sleep(pause_seconds)
         yield pa.record_batch({"pk": [f"key-{n}" for n in range(start, start + 600)], "text": ["x" * 500] * 600})
@@ -32,9 +32,10 @@ def batches(pause_seconds):
     ("lanes", "pause_seconds"), [(1, 0.0), (8, 0.0), (8, 0.5)], ids=["one lane", "eight lanes", "a slow source"]
 )
 def test_a_budget_of_writes_is_held(fake, lanes, pause_seconds):
-    """Over any 10 s the budget is not exceeded, also behind a source that makes one wait.
+    """The budget is not exceeded in any 10 s, also after a slow source.
 
-    A tenth is left to a busy machine, where requests wait for the server; virtual time has closer bounds.
+    The tolerance is 10 % for a busy machine, where requests wait for the server. Tests in virtual time have closer
+    bounds.
     """
     table = f"rows-{lanes}-{pause_seconds}"
     fake.load(table, b"", "pk:S")

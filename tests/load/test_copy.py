@@ -1,4 +1,4 @@
-"""Copy tables on the fake and on moto: every item arrives as it was, and tables made like others are alike."""
+"""Copies of tables on the fake and on moto: every item is unchanged, and created tables are like their source."""
 
 import json
 import re
@@ -51,15 +51,15 @@ def server():
 
 
 def test_a_copy_holds_every_item_as_it_was(server):
-    """Values of several types under one name, NULL, empty containers, sets and 38 digits arrive; the digests agree."""
+    """Several types under one name, NULL, empty containers, sets and 38 digits are copied. The digests agree."""
     report = ddbio.copy_table("source", "target", create_target=True, verify=True, endpoint_url=server.endpoint_url)
     assert stored(server, "target") == stored(server, "source")
     assert (report.created, report.items, report.written, report.verified) == (True, 4, 4, True)
     assert report.digest == ddbio.digest("source", endpoint_url=server.endpoint_url)
 
 
-def test_a_copy_that_reads_slowly_writes_what_it_has_read(server):
-    """Items are written while others are still read, not after all of a small table was."""
+def test_a_slow_copy_writes_while_it_reads(server):
+    """Items are written while others are still read, not after all items of a small table."""
     items = [{"pk": {"S": f"{number:05d}"}, "sk": {"N": "1"}, "text": {"S": "x" * 960}} for number in range(4_000)]
     server.load("slow", lines_of(items), "pk:S,sk:N")
     report = ddbio.copy_table(
@@ -71,8 +71,8 @@ def test_a_copy_that_reads_slowly_writes_what_it_has_read(server):
     assert first_write < last_read
 
 
-def test_a_copy_is_verified_by_tables_whatever_folders_are_called(server, tmp_path, monkeypatch):
-    """Folders called as the tables are neither read nor in the way."""
+def test_a_copy_is_verified_regardless_of_folder_names(server, tmp_path, monkeypatch):
+    """Folders with the names of the tables are neither read nor a problem."""
     monkeypatch.chdir(tmp_path)
     for name in ("source", "target"):
         (tmp_path / name).mkdir()
@@ -82,7 +82,7 @@ def test_a_copy_is_verified_by_tables_whatever_folders_are_called(server, tmp_pa
 
 
 def test_keys_and_versions_may_differ_from_others_by_case_alone(server):
-    """Columns that need names of their own still are the table's key, and what newer_by compares."""
+    """Columns with other names are still the table's key and the attribute of newer_by."""
     items = [{"id": {"S": n}, "ID": {"S": n}, "At": {"N": n}, "at": {"N": "0"}} for n in "123"]
     server.load("cased", lines_of([*items, {"ID": {"S": "4"}, "At": {"S": "late"}}]), "ID:S")
     here = {"endpoint_url": server.endpoint_url}
@@ -93,7 +93,7 @@ def test_keys_and_versions_may_differ_from_others_by_case_alone(server):
 
 
 def test_a_copy_crosses_endpoints(server):
-    """Source and target may have connections of their own."""
+    """Source and target may have separate connections."""
     with FakeDynamoDB() as other:
         there = {"target_endpoint_url": other.endpoint_url, "target_region": "eu-west-1"}
         report = ddbio.copy_table("source", "source", create_target=True, endpoint_url=server.endpoint_url, **there)
@@ -102,7 +102,7 @@ def test_a_copy_crosses_endpoints(server):
 
 
 def test_a_second_copy_changes_nothing(server):
-    """In mode create, what is there is skipped; with newer_by, an older item replaces no newer one."""
+    """In mode create, existing items are skipped. With newer_by, an older item replaces no newer one."""
     here = {"endpoint_url": server.endpoint_url}
     ddbio.copy_table("source", "target", create_target=True, **here)
     again = ddbio.copy_table("source", "target", create_target=True, mode="create", **here)
@@ -114,17 +114,17 @@ def test_a_second_copy_changes_nothing(server):
     assert ddbio.copy_table("newer", "older", newer_by="at", **here).written == 1
 
 
-def test_what_differs_is_said(server):
-    """A target that holds more than the source fails the verification, and the report says by how much."""
+def test_differences_are_reported(server):
+    """A target with more items than the source fails the verification, and the report has the numbers."""
     more = {"pk": {"S": "z"}, "sk": {"N": "9"}}
     server.load("target", lines_of([more]), "pk:S,sk:N")
-    with pytest.raises(ValidationError, match="holds 5 items") as caught:
+    with pytest.raises(ValidationError, match="has 5 items") as caught:
         ddbio.copy_table("source", "target", verify=True, endpoint_url=server.endpoint_url)
     assert (caught.value.report["read_items"], caught.value.report["held_items"]) == (4, 5)
 
 
 def test_tables_with_other_keys_are_refused(server):
-    """The keys must agree by name and type before anything is written."""
+    """The keys must have the same names and types, before anything is written."""
     server.load("target", b"", "pk:S,sk:S")
     with pytest.raises(SchemaError, match="has the key pk:S, sk:N, table 'target' pk:S, sk:S"):
         ddbio.copy_table("source", "target", endpoint_url=server.endpoint_url)
@@ -151,15 +151,15 @@ def test_contradictions_are_refused(server, options, message):
 
 @pytest.mark.parametrize("target", ["source", "arn:aws:dynamodb:us-east-1:000000000000:table/source"])
 def test_a_table_is_not_copied_onto_itself(server, target):
-    """However the target is spelled: an item written between reading and writing it would be lost."""
+    """It holds for any spelling of the target: an item written between reading and writing it would be lost."""
     options = {"endpoint_url": server.endpoint_url, "target_region": "eu-west-1"}
     with pytest.raises(OptionError, match="source and target are one table"):
         ddbio.copy_table("source", target, **options)
 
 
 @pytest.mark.parametrize("options", [{"warm_up": True}, {"write_ratio": 0.5, "billing": "on_demand"}])
-def test_what_speaks_against_a_copy_is_said_before_its_target_is_made(server, options):
-    """A budget that the table to be made could not have is refused while there is no such table."""
+def test_limits_are_checked_before_the_target_is_created(server, options):
+    """A budget that the new table could not have is refused before it is created."""
     here = {"endpoint_url": server.endpoint_url}
     ddbio.create_table("model", key="pk:S", billing="provisioned", rcu=5, wcu=5, **here)
     with pytest.raises(OptionError):
@@ -168,7 +168,7 @@ def test_what_speaks_against_a_copy_is_said_before_its_target_is_made(server, op
 
 
 def test_a_missing_table_is_named(server):
-    """Neither a missing source nor a missing target is created by chance; of a target is told how it would be."""
+    """Neither a missing source nor a missing target is created by accident. The error suggests create_target."""
     for source, target, message in (
         ("source", "missing", "missing.*use create_target to create it"),
         ("missing", "source", "missing"),
@@ -178,7 +178,7 @@ def test_a_missing_table_is_named(server):
 
 
 def test_items_the_target_refuses_are_kept(server, tmp_path):
-    """An item whose index key has a wrong type goes to the rejects; without a place for them the copy fails."""
+    """An item with a wrong type of an index key is rejected. Without reject_to the copy fails."""
     server.load("source", lines_of([*ODD, {"pk": {"S": "c"}, "sk": {"N": "1"}, "A": {"N": "5"}}]), "pk:S,sk:N")
     here = {"endpoint_url": server.endpoint_url}
     ddbio.create_table("target", key="pk:S,sk:N", gsi="by_n=n:S", **here)
@@ -193,7 +193,7 @@ def test_items_the_target_refuses_are_kept(server, tmp_path):
 @settings(max_examples=12, deadline=None)
 @given(items=st.lists(ITEMS, max_size=6))
 def test_any_table_is_copied(items):
-    """Whatever the items hold, they arrive one for one."""
+    """Any items are copied one by one."""
     keyed = [{**item, "pk": {"S": str(number)}} for number, item in enumerate(items)]
     with FakeDynamoDB() as server:
         server.load("source", lines_of(keyed), "pk:S")
@@ -227,7 +227,7 @@ RICH = {
 @pytest.mark.parametrize("backend", [FakeDynamoDB, MotoServer])
 @pytest.mark.parametrize("billing", ["like", "on_demand"])
 def test_a_table_like_another_is_alike(backend, billing):
-    """Keys, indexes, rates, stream and time to live are the model's, on every backend that knows them."""
+    """Keys, indexes, rates, stream and time to live are those of the source, on every backend that supports them."""
     with backend() as server:
         client = client_of(server)
         client.create_table(TableName="model", **RICH)
@@ -246,7 +246,7 @@ def test_a_table_like_another_is_alike(backend, billing):
 
 
 def shape(described, billing):
-    """Return what of a description must be alike; rates only where they are taken over."""
+    """Return the parts of a description that must be equal. Rates are only included if they are copied."""
     units = ("ReadCapacityUnits", "WriteCapacityUnits")
     indexes = {}
     for kind in ("Local", "Global"):
@@ -260,14 +260,14 @@ def shape(described, billing):
 
 
 def test_an_existing_table_is_not_touched(server):
-    """To create a table of a name that is taken is an error that names it."""
+    """Creating a table with an existing name is an error with this name."""
     server.load("target", b"", "pk:S,sk:N")
     with pytest.raises(TargetError, match="'target' exists already"):
         ddbio.create_table_like("source", "target", endpoint_url=server.endpoint_url)
 
 
 def test_a_plan_creates_nothing(server):
-    """A dry run returns the request that would create the target; there is no such table afterwards."""
+    """A dry run returns the request that would create the target. The table does not exist afterwards."""
     options = CopyOptions(source="source", target="target", create_target=True, endpoint_url=server.endpoint_url)
     plan = plan_copy(options)
     assert (plan.scan.table, plan.write, plan.creates["TableName"]) == ("source", None, "target")
@@ -275,7 +275,7 @@ def test_a_plan_creates_nothing(server):
 
 
 def test_the_page_lists_every_option_and_key():
-    """The page of the copy has each option with the words of its docstring, and each key of the report."""
+    """The page of the copy has each option with its docstring, and each key of the report."""
     listed = dict(re.findall(r"^\| `(\w+)` \| [^|]* \| (.*) \|$", PAGE, re.MULTILINE))
     elsewhere = descriptions_of(ConnectionOptions)
     wanted = {name: text for name, text in descriptions_of(CopyOptions).items() if name not in elsewhere}
@@ -283,8 +283,8 @@ def test_the_page_lists_every_option_and_key():
     assert [name for name in CopyReport.__dataclass_fields__ if f"`{name}`" not in PAGE.partition("## Report")[2]] == []
 
 
-def test_items_that_meet_a_condition(fake_of_conditions):
-    """Only those are copied; what was read for them is told, and a condition on the partition key is a Query."""
+def test_items_that_match_a_condition(fake_of_conditions):
+    """Only those are copied. The read items are reported, and a condition on the partition key is a Query."""
     at = {"endpoint_url": fake_of_conditions.endpoint_url, "region": "eu-west-1"}
     for number, (where, scanned) in enumerate({"total > 20": 90, "pk = 'b' AND total > 20": 30}.items()):
         report = ddbio.copy_table("wide", f"narrow{number}", where=where, create_target=True, verify=True, **at)

@@ -1,4 +1,4 @@
-"""The page of the load names every option and every key of the report."""
+"""The page of the load has every option and every key of the report."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ PAGE = (Path(__file__).parents[2] / "docs/load.md").read_text("utf-8")
 
 
 def test_the_page_lists_every_option():
-    """Each option of the load is on the page with the words of its docstring; the others are elsewhere."""
+    """Each option of the load is on the page with its docstring. The others are on other pages."""
     described = descriptions_of(LoadOptions)
     elsewhere = descriptions_of(ConnectionOptions)
     listed = dict(re.findall(r"^\| `(\w+)` \| [^|]* \| (.*) \|$", PAGE, re.MULTILINE))

@@ -1,4 +1,4 @@
-"""Writing items as the text they are: the same requests, and the same refusals, as by way of columns."""
+"""Items written as text: the same requests, and the same refusals, as with columns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def lines_of(items, **style):
 
 
 def requests_of(encoded):
-    """Return of each row what its request says, its lane, its key's hash and its units."""
+    """Return the request, the lane, the hash of the key and the units of each row."""
     result = {}
     for lane, writes in enumerate(encoded.lanes):
         for index, row in enumerate(writes.rows.tolist()):
@@ -63,25 +63,25 @@ def requests_of(encoded):
 
 
 def refusals_of(encoded):
-    """Return of each refused row the attribute and the rule."""
+    """Return the attribute and the rule of each refused row."""
     return {refusal.row: (refusal.attribute, refusal.rule) for refusal in encoded.refusals}
 
 
 def by_text(items, plan, **style):
-    """Return what becomes of items that are written as text."""
+    """Return the result for items that are written as text."""
     read = joined_items(raw_item_reader(plan).decode_batches(lines_of(items, **style), "items"))
     return RawItemEncoder(plan).encode(read, 100)
 
 
 def by_columns(items, plan):
-    """Return what becomes of the same items by way of columns."""
+    """Return the result for the same items as columns."""
     batch = from_dynamodb_json(lines_of(items), nulls="keep")
     return RowEncoder(batch.schema, plan).encode(batch, 100)
 
 
 PLANS = [plan_of(), plan_of("create"), plan_of(newer_by="v"), plan_of("delete"), plan_of("delete", "v")]
 PLANS += [plan_of(newer_by="sk"), plan_of("delete", "sk", lanes=1)]
-NUMBERS = st.integers(1 - 10**38, 10**38 - 1)  # what DynamoDB takes: 38 digits
+NUMBERS = st.integers(1 - 10**38, 10**38 - 1)  # the limit of DynamoDB: 38 digits
 EXTRA = st.fixed_dictionaries(
     {"pk": st.builds(lambda text: {"S": text}, TEXT) | VALUES, "v": VALUES},
     optional={"sk": st.builds(lambda n: {"N": str(n)}, NUMBERS) | VALUES, "mail": VALUES, "w": VALUES},
@@ -90,14 +90,14 @@ EXTRA = st.fixed_dictionaries(
 
 @given(st.lists(st.builds(lambda some, more: some | more, ITEMS, EXTRA), max_size=5), st.sampled_from(PLANS))
 def test_both_ways_write_the_same(items, plan):
-    """Whatever the items hold, the same rows are written by the same requests, and the same ones are refused."""
-    # With one good row no column is missing as a whole.
+    """For any items, the same rows are written by the same requests, and the same ones are refused."""
+    # With one good row no column is missing for all rows.
     items = [GOOD, *items]
     one = by_text(items, plan)
     try:
         other = by_columns(items, plan)
     except SchemaError:
-        # A column can be at fault as a whole; an item that stays text never is.
+        # A column can be invalid for all rows. An item as text is always refused alone.
         assert one.refusals
         return
     assert requests_of(one) == requests_of(other)
@@ -106,7 +106,7 @@ def test_both_ways_write_the_same(items, plan):
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_rows_that_become_items_are_written_as_rows_are(plan):
-    """Rows that are encoded before they are spread are written by the same requests; those with refusals stay rows."""
+    """Rows that are encoded before they are spread are written by the same requests. Rows with refusals stay rows."""
     good = [
         GOOD,
         GOOD | {"sk": {"N": "2"}, "w": {"SS": ["ä", "b"]}},
@@ -148,7 +148,7 @@ def test_refusals_have_the_same_rules(rule):
 
 
 def test_all_rows_may_have_a_key_of_another_type():
-    """Where no row has the key's type, each is refused for it; no column is at fault as a whole."""
+    """If no row has the key's type, each row is refused for it, not the column."""
     actual = by_text([GOOD | {"pk": {"N": "1"}}, GOOD | {"pk": {"NULL": True}}], plan_of())
     messages = ["the key is N, the table's is S", "the key is NULL, the table's is S"]
     assert [refusal.message.rpartition(": ")[2] for refusal in actual.refusals] == messages
@@ -156,7 +156,7 @@ def test_all_rows_may_have_a_key_of_another_type():
 
 
 def test_bytes_go_out_as_they_came():
-    """Numbers, escapes and the order of attributes are those of the source; only what is unusual is encoded again."""
+    """Numbers, escapes and the order of attributes are those of the source. Only unusual items are encoded again."""
     items = [{"z": {"N": "1.500"}, **GOOD, "a": {"S": "\u00e9"}}, GOOD | {"w": {"N": "0e5"}}]
     (writes,) = by_text(items, plan_of(lanes=1), separators=(",", ":")).lanes
     parts = {row - 100: writes.part(index) for index, row in enumerate(writes.rows.tolist())}
@@ -166,7 +166,7 @@ def test_bytes_go_out_as_they_came():
 
 
 def test_spare_memory_is_used_again():
-    """Texts are laid into memory that is given back, if it is large enough."""
+    """Texts are written into returned memory if it is large enough."""
     plan = plan_of(lanes=1)
     read = joined_items(raw_item_reader(plan).decode_batches(lines_of([GOOD] * 9), "items"))
     spare = deque([np.empty(1 << 16, np.uint8)])
@@ -177,14 +177,14 @@ def test_spare_memory_is_used_again():
 
 @pytest.mark.parametrize("bad", [{"": {"S": "x"}}, {"x" * 65_536: {"S": "x"}}, {"w": {"M": {"": {"S": "x"}}}}])
 def test_a_name_that_no_column_has_is_refused_in_its_row(bad):
-    """An empty or a very long name spoils its item alone, though no column could be called so."""
+    """An empty or a very long name rejects only its item, though it could not be the name of a column."""
     actual = by_text([GOOD, GOOD | bad, GOOD | {"pk": {"S": ""}}], plan_of())
     assert {refusal.row: refusal.rule for refusal in actual.refusals} == {1: "name", 2: "key_empty"}
     assert sum(map(len, actual.lanes)) == 1
 
 
 def growth_of(steps):
-    """Return by how many bytes of Python's memory the second half of some steps grew."""
+    """Return the growth of Python's memory in the second half of some steps, in bytes."""
     tracemalloc.start()
     try:
         sizes = []
@@ -199,7 +199,7 @@ def growth_of(steps):
 
 @pytest.mark.nightly
 def test_updates_of_ever_new_patterns_of_nulls_take_no_more_memory():
-    """Of rows that each set other attributes nothing is held when they are encoded."""
+    """Rows with different attributes keep no memory after they are encoded."""
     chance, names = random.Random(1), [f"a{n:02}" for n in range(60)]
 
     def batch():
@@ -212,7 +212,7 @@ def test_updates_of_ever_new_patterns_of_nulls_take_no_more_memory():
 
 
 def test_ever_new_columns_take_no_more_memory():
-    """Of files that each have other columns only the last ones' encoders are held, and used again."""
+    """For files with different columns only the last encoders are kept, and used again."""
     encoders = Encoders(plan_of(), deque())
     batches = [pa.record_batch({"pk": ["x"], "sk": [1], f"c{n}": [1]}) for n in range(80)]
     first = encoders.of(batches[0])

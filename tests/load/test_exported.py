@@ -1,4 +1,4 @@
-"""Loading the folder of a native export: every item of its verified files, and nothing else's."""
+"""Loads of the folder of a native export: every item of its verified files, and no other items."""
 
 import gzip
 import json
@@ -40,7 +40,7 @@ def load(server, home, **options):
 
 @pytest.mark.parametrize("mode", ["upsert", "update"])
 def test_every_item_of_an_export_is_written(server, tmp_path, mode):
-    """The folder that the service makes is loaded as it is, and what lies beside its files is no item."""
+    """The folder that the service writes is loaded unchanged, and other files in it are not items."""
     home = ExportWriter(tmp_path, files=3, empty_files=2).full(ITEMS)
     (home / "data" / "stray.json.gz").write_bytes(gzip.compress(b'{"Item":{"pk":{"S":"x"},"sk":{"N":"-1"}}}\n'))
     report = load(server, home, mode=mode)
@@ -51,20 +51,20 @@ def test_every_item_of_an_export_is_written(server, tmp_path, mode):
 
 
 def test_the_plan_knows_the_rows(server, tmp_path):
-    """The manifest counts the rows before any is read."""
+    """The manifest has the number of rows before any row is read."""
     home = ExportWriter(tmp_path, files=3).full(ITEMS)
     plan = load_plan_of(LoadOptions(source=str(home), table="rows", endpoint_url=server.endpoint_url))
     assert (plan.rows, plan.rows_exact) == (200, True)
 
 
 def damaged(home):
-    """Replace an item of one file by another of the same length."""
+    """Replace an item of one file by another one of the same length."""
     path = next(path for path in sorted((home / "data").glob("*.gz")) if b'"pk"' in gzip.decompress(path.read_bytes()))
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).replace(b'"k', b'"q', 1)))
 
 
 def lacking(home):
-    """Delete a file that holds something."""
+    """Delete a file that has items."""
     next(path for path in sorted((home / "data").glob("*.gz")) if gzip.decompress(path.read_bytes())).unlink()
 
 
@@ -76,15 +76,15 @@ def unfinished(home):
 
 @pytest.mark.parametrize("spoil", [damaged, lacking, unfinished])
 def test_a_damaged_export_is_refused(server, tmp_path, spoil):
-    """A file that is not the exported one, a missing one and a broken manifest end the load by name."""
+    """A file that was not exported, a missing one and a broken manifest end the load with their names."""
     home = ExportWriter(tmp_path, files=3).full(ITEMS)
     spoil(home)
     with pytest.raises(ExportIncompleteError):
         load(server, home)
 
 
-def test_what_holds_no_items_in_json_is_refused(server, tmp_path):
-    """Incremental exports and Ion are sent to where they are read."""
+def test_json_without_items_is_refused(server, tmp_path):
+    """For incremental exports and Ion the error has the command that reads them."""
     change = Change(1, {"pk": {"S": "a"}, "sk": {"N": "1"}}, {"pk": {"S": "a"}, "sk": {"N": "1"}})
     with pytest.raises(OptionError, match="incremental export"):
         load(server, ExportWriter(tmp_path / "changes").incremental([change]))

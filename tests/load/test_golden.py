@@ -1,4 +1,4 @@
-"""Files for imports written out byte for byte, as their formats are documented."""
+"""Files for imports, byte by byte, as their formats are documented."""
 
 import gzip
 import json
@@ -44,7 +44,7 @@ IF_ABSENT = {"ConditionExpression": "attribute_not_exists(#n0)", "ExpressionAttr
 
 
 def inflated(path):
-    """Return an object's text, by its name's ending."""
+    """Return the text of an object, decompressed according to the ending of its name."""
     data = path.read_bytes()
     if path.suffix == ".gz":
         return gzip.decompress(data)
@@ -52,7 +52,7 @@ def inflated(path):
 
 
 def written(folder, rows, **options):
-    """Return the text of the one object that rows become."""
+    """Return the text of the only object that is written for rows."""
     ddbio.write_import_files(rows, folder / "out", **options)
     (path,) = (folder / "out/data").iterdir()
     return path, inflated(path).decode()
@@ -63,7 +63,7 @@ def written(folder, rows, **options):
     ("file_format", "kind", "text"), [("dynamodb_json", ".json", DYNAMODB_JSON), ("ion", ".ion", ION)]
 )
 def test_an_item_of_every_type(tmp_path, compression, ending, file_format, kind, text):
-    """The line is as documented; a null is left out; numbers have no zeros at their end."""
+    """The line is as documented. A null is left out. Numbers have no trailing zeros."""
     rows = pa.Table.from_pylist([ROW], schema=TYPES)
     path, actual = written(tmp_path, rows, key="pk:S,sk:N", format=file_format, compression=compression)
     assert actual == text
@@ -75,7 +75,7 @@ def test_an_item_of_every_type(tmp_path, compression, ending, file_format, kind,
     [(None, 'pk,sk,t\n"a,b",1,"say ""x"";"\n'), (";", 'pk;sk;t\n"a,b";1;"say ""x"";"\n'), ("\t", None), (" ", None)],
 )
 def test_csv(tmp_path, delimiter, text):
-    """A header, quotes doubled, numbers of keys bare; whatever parts the fields."""
+    """The text has a header, doubled quotes, and unquoted numbers of keys, with any delimiter."""
     rows = pa.table({"pk": ["a,b"], "sk": [1], "t": ['say "x";']})
     _, actual = written(tmp_path, rows, key="pk:S,sk:N", format="csv", delimiter=delimiter, compression="none")
     assert actual == (text or 'pk,sk,t\n"a,b",1,"say ""x"";"\n'.replace(",", delimiter).replace("a" + delimiter, "a,"))
@@ -85,15 +85,15 @@ def test_csv(tmp_path, delimiter, text):
     ("options", "members"), [({"newer_by": "v"}, {**OLDER, **NEWER_BY}), ({"if_absent": True}, IF_ABSENT)]
 )
 def test_conditions(tmp_path, options, members):
-    """A line has the members of PutItem beside its item."""
+    """A line has the members of PutItem next to its item."""
     _, actual = written(tmp_path, pa.table({"pk": ["a"], "v": [3]}), key="pk:S", compression="none", **options)
     assert json.loads(actual) == {"Item": OLDER["Item"], **members}
     assert actual.startswith('{"Item":')
     assert actual.count("\n") == 1
 
 
-def test_the_manifest_lies_outside_the_prefix(tmp_path):
-    """Everything below the prefix is imported, so the manifest is beside it; it has what the request has to say."""
+def test_the_manifest_is_outside_the_prefix(tmp_path):
+    """Everything below the prefix is imported, so the manifest is outside. It has the parameters of the request."""
     report = ddbio.write_import_files(
         pa.table({"pk": ["a"], "day": ["x"]}), tmp_path, key="pk", gsi="by_day=day:S", format="csv", delimiter="|"
     )

@@ -1,4 +1,4 @@
-"""Keys of rows: equal for equal values, for no others, and the same on Spark."""
+"""Keys of rows: equal for equal values, different for others, and the same on Spark."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def key_of(*values, types=None):
 
 
 def test_the_key_is_that_of_the_format():
-    """The documented bytes, hashed: letters, lengths, colons."""
+    """The key is the hash of the documented bytes: letters, lengths, colons."""
     key = key_of("a:", None, 12, types=[pa.string(), pa.int64(), pa.int32()])
     assert key == sha256(b"S2:a:_0:N2:12").hexdigest()
     assert key == "2ace1ce1af1ac47412916b5e281bd66324a758cfbd97f0ee4163fde68971db87"
@@ -36,7 +36,7 @@ def test_the_key_is_that_of_the_format():
 @settings(deadline=None)
 @given(st.lists(st.tuples(TEXTS, TEXTS), min_size=2, max_size=6))
 def test_different_texts_have_different_keys(rows):
-    """No two rows share a key unless both columns are equal: null is not empty, and nothing runs together."""
+    """No two rows share a key unless both columns are equal: null is not empty, and values are not concatenated."""
     table = pa.table({"a": pa.array([row[0] for row in rows], pa.string()), "b": [row[1] for row in rows]})
     keys = idempotency_key(table.cast(pa.schema({"a": pa.string(), "b": pa.string()})), ["a", "b"]).to_pylist()
     assert len(set(keys)) == len(set(rows))
@@ -62,13 +62,13 @@ def test_spellings_and_widths_do_not_matter(value, kind, same, other_kind):
 
 
 def test_kinds_matter():
-    """The text 1, the number 1 and the byte 1 are three."""
+    """The text 1, the number 1 and the byte 1 have three keys."""
     assert len({key_of("1"), key_of(1), key_of(b"1"), key_of(None)}) == 4
     assert key_of(datetime(2026, 2, 3)) != key_of(datetime(2026, 2, 3, tzinfo=UTC))  # noqa: DTZ001 - a local time
 
 
 def test_batches_and_dictionaries():
-    """A record batch is taken as a table is, and a dictionary as its values."""
+    """A record batch is treated like a table, and a dictionary-encoded column like its values."""
     column = pa.array(["a", None, "a"])
     plain = pa.record_batch({"a": column})
     assert idempotency_key(plain, ["a"]) == idempotency_key(pa.table({"a": column.dictionary_encode()}), ["a"])
@@ -93,20 +93,20 @@ def test_years_of_five_digits():
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.list_(pa.int64()), pa.struct([("a", pa.int64())]), pa.time64("us")])
-def test_what_has_no_one_spelling_is_refused(kind):
-    """Floats and nested values are an error that says what to do."""
+def test_ambiguous_values_are_refused(kind):
+    """Floats and nested values are an error with a solution."""
     with pytest.raises(SchemaError, match="cast it first"):
         idempotency_key(pa.table({"a": pa.array([None], kind)}), ["a"])
 
 
 def test_finer_than_microseconds_is_refused():
-    """What Spark could not hold is not cut off."""
+    """Values that Spark could not represent are not truncated."""
     with pytest.raises(SchemaError, match="lose data"):
         idempotency_key(pa.table({"a": pa.array([1], pa.timestamp("ns"))}), ["a"])
 
 
 @pytest.mark.parametrize("columns", [[], ["b"]])
-def test_columns_must_be_there(columns):
+def test_columns_must_exist(columns):
     """No column, or an unknown one, is an error."""
     with pytest.raises(OptionError, match="needs columns"):
         idempotency_key(pa.table({"a": [1]}), columns)

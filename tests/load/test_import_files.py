@@ -1,4 +1,4 @@
-"""Files for imports: the items of the rows, each key once, in random order, whole or not at all."""
+"""Files for imports: the items of the rows, each key once, in random order, completely or not at all."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ KEY = "pk:S,sk:N"
 
 
 def rows(first, last, version=0):
-    """Return rows with keys of their own."""
+    """Return rows with different keys."""
     numbers = range(first, last)
     return pa.table(
         {
@@ -31,7 +31,7 @@ def rows(first, last, version=0):
 
 
 def items_in(uri, open_=None):
-    """Return the items of all files, in order of names, decompressed."""
+    """Return the decompressed items of all files, in the order of their names."""
     result = []
     for path in sorted(uri.iterdir()):
         data = path.read_bytes()
@@ -45,7 +45,7 @@ def items_in(uri, open_=None):
 
 @pytest.mark.parametrize("compression", ["zstd", "gzip", "none"])
 def test_every_row_is_an_item_once(tmp_path, compression):
-    """The files hold the rows' items, in another order, and the manifest lies outside their folder."""
+    """The files have the rows' items in another order, and the manifest is outside of their folder."""
     report = ddbio.write_import_files(
         rows(0, 5000), tmp_path / "out", key=KEY, compression=compression, target_file_bytes=100_000, digest=True
     )
@@ -62,7 +62,7 @@ def test_every_row_is_an_item_once(tmp_path, compression):
 
 
 def test_files_of_any_format_become_files(tmp_path):
-    """Parquet in several files and row groups is read whole, and a CSV's key gets its type."""
+    """Parquet in several files and row groups is read completely, and a CSV's key gets its type."""
     (tmp_path / "in").mkdir()
     for number in range(3):
         pq.write_table(rows(number * 100, number * 100 + 100), tmp_path / f"in/{number}.parquet", row_group_size=30)
@@ -76,7 +76,7 @@ def test_files_of_any_format_become_files(tmp_path):
 @pytest.mark.parametrize(("duplicates", "version"), [("first", "1"), ("last", "2")])
 @pytest.mark.parametrize("as_files", [False, True])
 def test_one_of_equal_keys_is_kept(tmp_path, duplicates, version, as_files):
-    """The first or the last of rows with one key is written, wherever it lies."""
+    """The first or the last of rows with one key is written, at any position."""
     source = pa.concat_tables([rows(0, 300, 1), rows(100, 400, 2)])
     if as_files:
         (tmp_path / "in").mkdir()
@@ -97,7 +97,7 @@ def test_one_of_equal_keys_is_kept(tmp_path, duplicates, version, as_files):
 
 @pytest.mark.parametrize("gap", [1, 5000])
 def test_equal_keys_are_refused_and_nothing_is_left(tmp_path, gap):
-    """A key that comes twice, near or far, fails the job by its name, and the target is as before."""
+    """A repeated key, near or far, fails the job with the key, and the target is unchanged."""
     source = pa.concat_tables([rows(0, 10), rows(10, 10 + gap), rows(3, 4)])
     with pytest.raises(EncodeError, match=r'user-0.*"3"'):
         ddbio.write_import_files(source, tmp_path / "out", key=KEY, target_file_bytes=65536)
@@ -110,7 +110,7 @@ def test_equal_keys_are_refused_and_nothing_is_left(tmp_path, gap):
     ids=str,
 )
 def test_a_row_that_is_no_item_is_refused_and_nothing_is_left(tmp_path, change, words):
-    """What the import would stumble over is named with its row."""
+    """Items that would fail the import are an error with their row."""
     source = pa.table({"pk": ["a", "b"], "sk": [1, 2], "text": ["", ""]} | change)
     with pytest.raises(EncodeError, match=f"row 1 as read.*{words}"):
         ddbio.write_import_files(source, tmp_path / "out", key=KEY)
@@ -118,7 +118,7 @@ def test_a_row_that_is_no_item_is_refused_and_nothing_is_left(tmp_path, change, 
 
 
 def test_a_target_in_use_is_left_alone(tmp_path):
-    """Another job's files would be imported too: they are refused, or replaced where that is asked for."""
+    """Another job's files would also be imported. They are refused, or replaced on request."""
     ddbio.write_import_files(rows(0, 10), tmp_path / "out", key=KEY)
     with pytest.raises(TargetError, match="not empty"):
         ddbio.write_import_files(rows(10, 30), tmp_path / "out", key=KEY)
@@ -126,8 +126,8 @@ def test_a_target_in_use_is_left_alone(tmp_path):
     assert len(items_in(tmp_path / "out/data")) == 20
 
 
-def test_overwriting_never_deletes_what_is_read(tmp_path):
-    """A target that holds the rows' own file is refused, and the file stays."""
+def test_overwriting_never_deletes_the_source(tmp_path):
+    """A target that has the rows' own file is refused, and the file is kept."""
     pq.write_table(rows(0, 10), tmp_path / "rows.parquet")
     with pytest.raises(TargetError, match=r"rows.parquet, which mode overwrite would delete"):
         CliRunner().invoke(
@@ -139,7 +139,7 @@ def test_overwriting_never_deletes_what_is_read(tmp_path):
 
 
 def test_the_key_comes_from_a_table(tmp_path):
-    """With like, the key is that of another table or of its description; without either nothing is begun."""
+    """With like, the key is that of another table or of its description. Without key and like nothing is started."""
     with FakeDynamoDB() as fake:
         fake.load("orders", b"", KEY)
         report = ddbio.write_import_files(
@@ -159,7 +159,7 @@ def test_the_key_comes_from_a_table(tmp_path):
 
 
 def test_the_command_line_writes_files(tmp_path):
-    """The verb prints its report as JSON or for people; a dry run says the same and writes nothing."""
+    """The verb prints its report as JSON or text. A dry run prints the same and writes nothing."""
     pq.write_table(rows(0, 50), tmp_path / "in.parquet")
     words = ["import", "files", str(tmp_path / "in.parquet"), str(tmp_path / "out"), "--key", KEY]
     checked = json.loads(CliRunner().invoke(cli, [*words, "--dry-run", "--json"], catch_exceptions=False).stdout)
@@ -184,7 +184,7 @@ def test_the_command_line_writes_files(tmp_path):
     ],
 )
 def test_keys_of_indexes_are_checked(tmp_path, column, match):
-    """An empty, overlong or differently typed key of an index is an error with its row; a missing one is fine."""
+    """An empty, too long or differently typed key of an index is an error with its row. A missing one is allowed."""
     table = pa.table({"pk": ["a", "b"], "day": column})
     with pytest.raises(DdbioError, match=match):
         ddbio.write_import_files(table, tmp_path / "no", key="pk:S", gsi="by_day=day:S,pk:S")
@@ -195,7 +195,7 @@ def test_keys_of_indexes_are_checked(tmp_path, column, match):
 
 
 def test_objects_of_csv_have_one_header(tmp_path):
-    """Each object begins with the same header; batches of other columns are refused, and equal keys are shown."""
+    """Each object starts with the same header. Batches of other columns are refused, and equal keys are shown."""
     table = pa.table({"pk": [f"k{n}" for n in range(9000)], "text": ["x" * 20] * 9000})
     ddbio.write_import_files(
         table, tmp_path / "out", key="pk:S", format="csv", compression="none", target_file_bytes=64 * 1024

@@ -1,4 +1,4 @@
-"""CSV for imports: what the service will make of it, or a refusal."""
+"""CSV for imports: the items that the service will make of it, or a refusal."""
 
 import csv
 import io
@@ -26,7 +26,7 @@ def line_format(**options):
     st.sampled_from(",;:|\t "),
 )
 def test_any_text_is_read_back(rows, delimiter):
-    """A reader of CSV finds in each line the texts of its row, whatever quotes and delimiters are in them."""
+    """A reader of CSV finds the texts of its row in each line, with any quotes and delimiters in them."""
     batch = pa.RecordBatch.from_arrays([pa.array(column) for column in zip(*rows, strict=True)], ["pk", "sk", "text"])
     lines = line_encoder(batch.schema, line_format(delimiter=delimiter))
     encoded = lines.encode(batch)
@@ -53,8 +53,8 @@ def test_any_text_is_read_back(rows, delimiter):
         ({f"c{n}": ["x"] for n in range(254)}, "at most 255 columns"),
     ],
 )
-def test_columns_that_csv_cannot_tell_are_refused(column, match):
-    """Types that would be lost, names that no header can hold, and too many columns."""
+def test_columns_that_csv_does_not_support_are_refused(column, match):
+    """Lost types, invalid names in a header, and too many columns are refused."""
     batch = pa.RecordBatch.from_pydict({"pk": ["a"], "sk": [1], **column})
     if match is None:
         assert line_encoder(batch.schema, line_format()).encode(batch).refusals == ()
@@ -71,7 +71,7 @@ def test_keys_have_their_types(keys):
 
 
 def test_numbers_become_text_when_asked():
-    """Numbers, booleans and dates are the text of themselves; the items hold them as text."""
+    """Numbers, booleans and dates are converted to text, also in the items."""
     batch = pa.RecordBatch.from_pydict({"pk": ["a"], "sk": [1], "n": [2], "d": [Decimal("1.50")], "t": [True]})
     encoded = line_encoder(batch.schema, line_format(csv_strings=True)).encode(batch)
     assert encoded.text.tobytes() == b'"a",1,"2","1.50","true"\n'
@@ -81,8 +81,8 @@ def test_numbers_become_text_when_asked():
 @pytest.mark.parametrize(
     ("value", "rule"), [(None, "csv_null"), ("two\nlines", "csv_newline"), ("two\rlines", "csv_newline")]
 )
-def test_rows_that_csv_cannot_tell_are_refused(value, rule):
-    """Nulls cannot be left out, and an item is one line; the first such row is named."""
+def test_rows_that_csv_does_not_support_are_refused(value, rule):
+    """Nulls cannot be left out, and an item is one line. The error has the first such row."""
     batch = pa.RecordBatch.from_pydict({"pk": ["a", "b", "c"], "sk": [1, 2, 3], "text": ["x", value, value]})
     (refusal,) = line_encoder(batch.schema, line_format()).encode(batch).refusals
     assert (refusal.row, refusal.attribute, refusal.rule) == (1, "text", rule)

@@ -1,4 +1,4 @@
-"""Keys of indexes: what DynamoDB would refuse with its whole batch is refused before, row by row."""
+"""Keys of indexes: rows that would make DynamoDB refuse their batch are refused before, one by one."""
 
 import json
 
@@ -23,7 +23,7 @@ def refused(column, *index_keys, metadata=None, name="mail"):
 
 
 def test_a_row_without_the_key_is_no_part_of_the_index():
-    """An item that lacks an index key is legal, whatever type the empty column has."""
+    """An item without an index key is valid, with any type of the empty column."""
     assert refused(pa.array(["x", None]), HASH) == []
     assert refused(pa.nulls(2), HASH) == []
 
@@ -72,14 +72,14 @@ CASES = {
 
 @pytest.mark.parametrize(("column", "index_keys", "metadata", "rule", "reason"), CASES.values(), ids=CASES.keys())
 def test_a_bad_index_key_is_refused_by_row(column, index_keys, metadata, rule, reason):
-    """The row, the attribute, the index and the reason are in the refusal; the other row is taken."""
+    """The row, the attribute, the index and the reason are in the refusal. The other row is accepted."""
     ((row, actual, message),) = refused(column, *index_keys, metadata=metadata)
     assert (row, actual) == (1, rule)
     assert message.startswith(f"row 1: mail: {reason}")
 
 
 def test_the_rescue_column_is_checked_too():
-    """An index key that its column could not hold is still an index key."""
+    """A rescued index key is still an index key."""
     column = pa.array([json.dumps({"mail": {"S": "x"}}), json.dumps({"mail": {"N": "1"}})])
     ((row, rule, message),) = refused(column, HASH, name="_rescue")
     assert (row, rule) == (1, "key_type")

@@ -1,4 +1,4 @@
-"""Loads that are killed right before each change that they make to their checkpoints and rejects."""
+"""Loads that are killed right before each change of their checkpoints and rejects."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ GROUPS, GROUP = 3, 4
 
 
 def run(source, table, state, rejects, endpoint_url):
-    """Load a file; its rows without a key are rejected."""
+    """Load a file. Its rows without a key are rejected."""
     locations = {"state": str(state), "reject_to": str(rejects), "job_id": "job_1"}
     ddbio.load_files(source, table, lanes=1, engine="local", endpoint_url=endpoint_url, **locations)
 
 
 @pytest.fixture(scope="module")
 def killer():
-    """Return how a load is killed."""
+    """Return a function that kills a load."""
     with killing(run) as kill:
         yield kill
 
 
 @pytest.fixture
 def load(tmp_path):
-    """Return what makes a load of a table of its own, and what checks a load that was killed."""
+    """Return a function that loads a separate table, and a function that checks a killed load."""
     keys = [None if number % GROUP == 1 else f"k{number}" for number in range(GROUPS * GROUP)]
     pq.write_table(pa.table({"pk": keys, "n": range(len(keys))}), tmp_path / "rows.parquet", row_group_size=GROUP)
     good = {number for number, key in enumerate(keys) if key}
@@ -54,7 +54,7 @@ def load(tmp_path):
 
 @pytest.mark.parametrize("moment", ["job_1.claim", "job_1.load/", "rejects-job_1"])
 def test_a_load_that_is_killed(killer, load, moment):
-    """The next run writes what is left: each good row is in the table, and each bad one is among the rejects."""
+    """The next run writes the remaining rows: each good row is in the table, and each bad one is among the rejects."""
     make, check = load
     folders, *words = make(0)
     assert killer(moment, folders, *words) != WHOLE
@@ -63,5 +63,5 @@ def test_a_load_that_is_killed(killer, load, moment):
 
 @pytest.mark.nightly
 def test_a_load_that_is_killed_before_any_change(killer, load):
-    """The same before each change of a file or folder."""
+    """The same holds before each change of a file or folder."""
     assert len(strike(killer, *load)) > 10

@@ -1,4 +1,4 @@
-"""Write rows into a table on the fake: every acknowledged row is there, and the report is true."""
+"""Rows written into a table of the fake: every acknowledged row is in it, and the report is correct."""
 
 import json
 import os
@@ -35,12 +35,12 @@ def server():
 
 
 def rows(count, **columns):
-    """Return so many rows with different keys."""
+    """Return this number of rows with different keys."""
     return pa.table({"pk": [f"k{n % 97}" for n in range(count)], "sk": list(range(count)), **columns})
 
 
 def stored(server, table="rows"):
-    """Return what the table holds, in the order of its keys."""
+    """Return the rows of the table in the order of its keys."""
     rows = ddbio.read_table(table, endpoint_url=server.endpoint_url).drop_columns("_rescue")
     return sorted(rows.to_pylist(), key=lambda row: (row["pk"], row["sk"]))
 
@@ -50,8 +50,8 @@ def in_order(table):
     return sorted(table.to_pylist(), key=lambda row: (row["pk"], row["sk"]))
 
 
-def test_every_row_is_there_and_the_report_says_so(server):
-    """Rows of memory arrive as they are; the report has the promised keys and the service's own units."""
+def test_every_row_is_written_and_reported(server):
+    """Rows in memory are written unchanged. The report has the promised keys and the service's own units."""
     table = rows(1000, text=["x" * 1500] * 1000)
     report = ddbio.write_table(table, "rows", endpoint_url=server.endpoint_url)
     assert stored(server) == in_order(table)
@@ -63,7 +63,7 @@ def test_every_row_is_there_and_the_report_says_so(server):
 
 @pytest.mark.parametrize("lanes", [1, 3])
 def test_columns_of_any_type_are_written(server, lanes):
-    """Times, dictionaries, views, fixed sizes and runs arrive as what they stand for."""
+    """Times, dictionaries, views, fixed sizes and runs are written as their values."""
     table = pa.table(
         {
             "pk": pa.array(["a", "b"]).dictionary_encode(),
@@ -82,13 +82,16 @@ def test_columns_of_any_type_are_written(server, lanes):
 
 
 def lane_threads():
-    """Return how many threads serve lanes."""
+    """Return the number of threads that serve lanes."""
     return sum(thread.name.startswith("ddbio-lane_") for thread in threading.enumerate())
 
 
 @pytest.mark.parametrize(("wire", "threads"), [("light", {0}), ("botocore", {1, 2, 3})])
 def test_lanes_take_threads_where_botocore_waits(server, monkeypatch, wire, threads):
-    """All lanes write where their rows are read; only botocore takes threads, at most one each, and none is left."""
+    """All lanes write in the thread that reads the rows.
+
+    Only botocore uses threads, at most one each, and none remains.
+    """
     monkeypatch.setenv("DDBIO_TRANSPORT", wire)
     table, seen = rows(300), []
 
@@ -104,8 +107,8 @@ def test_lanes_take_threads_where_botocore_waits(server, monkeypatch, wire, thre
 
 
 @pytest.mark.parametrize("mode", ["upsert", "create"])
-def test_a_lane_that_is_alone_tells_why_it_ends(server, mode):
-    """What the service refuses ends the write of one lane as it ends that of more."""
+def test_a_single_lane_reports_its_error(server, mode):
+    """An error of the service ends a write with one lane like a write with more."""
 
     def batches():
         yield rows(100).to_batches()[0]
@@ -120,7 +123,7 @@ def test_a_lane_that_is_alone_tells_why_it_ends(server, mode):
 
 @pytest.mark.parametrize("source", ["table", "batch", "reader", "batches", "pandas"])
 def test_rows_come_from_anything_that_holds_them(server, source):
-    """Tables, batches, readers, iterables of batches and pandas frames are written alike."""
+    """Tables, batches, readers, iterables of batches and pandas frames are written the same way."""
     table = rows(60)
     forms = {
         "table": table,
@@ -134,7 +137,7 @@ def test_rows_come_from_anything_that_holds_them(server, source):
 
 
 def test_an_index_of_pandas_is_data_where_it_has_a_name(server):
-    """What is left of row numbers after a filter is no attribute, a named index is one."""
+    """The remaining row numbers after a filter are not an attribute. A named index is one."""
     frame = rows(4).to_pandas()
     ddbio.write_table(frame[frame.sk >= 2], "rows", endpoint_url=server.endpoint_url)
     ddbio.write_table(frame.iloc[:2].set_index(["pk", "sk"]), "rows", endpoint_url=server.endpoint_url)
@@ -142,14 +145,14 @@ def test_an_index_of_pandas_is_data_where_it_has_a_name(server):
 
 
 def test_columns_of_one_name_are_refused(server):
-    """Which of two columns is meant nobody knows, and the error says so."""
+    """Two columns with one name are ambiguous, which is an error."""
     table = pa.table([["a"], [1], [1], [2]], names=["pk", "sk", "v", "v"])
     with pytest.raises(SchemaError, match="the rows have several columns with the name 'v': rename"):
         ddbio.write_table(table, "rows", endpoint_url=server.endpoint_url)
 
 
-def test_what_holds_no_rows_is_refused(server):
-    """A text is not taken for rows."""
+def test_data_without_rows_is_refused(server):
+    """A text is not accepted as rows."""
     with pytest.raises(OptionError, match="a str holds no rows"):
         ddbio.write_table("rows.parquet", "rows", endpoint_url=server.endpoint_url)
 
@@ -168,7 +171,7 @@ WRITERS = {
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_files_of_every_format_are_loaded(server, tmp_path, name):
-    """A file of each format brings its rows, text keys that look like numbers included."""
+    """A file of each format is loaded, including text keys that look like numbers."""
     table = pa.table({"pk": [f"{n:03}" for n in range(30)], "sk": list(range(30)), "v": ["x"] * 30})
     WRITERS[name](table, tmp_path / name)
     assert ddbio.load_files(tmp_path / name, "rows", endpoint_url=server.endpoint_url).written == 30
@@ -176,7 +179,7 @@ def test_files_of_every_format_are_loaded(server, tmp_path, name):
 
 
 def test_folders_and_globs_are_loaded(server, tmp_path):
-    """A folder brings all of its files, a glob those that match."""
+    """A folder loads all of its files, a glob the matching ones."""
     (tmp_path / "sub").mkdir()
     pq.write_table(rows(10), tmp_path / "a.parquet")
     pq.write_table(rows(20), tmp_path / "sub" / "b.parquet")
@@ -188,21 +191,21 @@ def test_folders_and_globs_are_loaded(server, tmp_path):
 
 
 def test_a_broken_file_is_named(server, tmp_path):
-    """Bytes that are not of the format are an error with the file's name."""
+    """Bytes of another format are an error with the file's name."""
     (tmp_path / "a.parquet").write_bytes(b"no parquet")
     with pytest.raises(DecodeError, match=r"a\.parquet"):
         ddbio.load_files(tmp_path / "a.parquet", "rows", endpoint_url=server.endpoint_url)
 
 
 def test_a_row_that_cannot_be_written_fails_the_job(server):
-    """Without a place for rejects, the first bad row ends the job, which says which row and why."""
+    """Without reject_to, the first bad row ends the job with the row and the reason."""
     with pytest.raises(PartialWriteError, match="row 1 cannot be written") as caught:
         ddbio.write_table(pa.table({"pk": ["a", ""], "sk": [1, 2]}), "rows", endpoint_url=server.endpoint_url)
     assert caught.value.rejected == 1
 
 
 def test_bad_rows_are_kept_with_their_reason(server, tmp_path):
-    """With a place for rejects, the good rows are written and the bad ones can be read there."""
+    """With reject_to, the good rows are written and the bad ones can be read from it."""
     table = pa.table({"pk": ["a", "", "b"], "sk": [1, 2, 3]})
     report = ddbio.write_table(table, "rows", endpoint_url=server.endpoint_url, reject_to=str(tmp_path / "bad"))
     assert (report.written, report.rejected) == (2, 1)
@@ -228,7 +231,7 @@ def test_the_last_row_of_a_key_wins(server):
 
 
 def test_delete_removes_the_rows_keys(server):
-    """In mode delete only the key is sent, whatever else the rows have."""
+    """In mode delete only the key is sent, regardless of other columns."""
     ddbio.write_table(rows(100), "rows", endpoint_url=server.endpoint_url)
     gone = rows(40, text=["x" * 100] * 40)
     report = ddbio.write_table(gone, "rows", mode="delete", endpoint_url=server.endpoint_url)
@@ -236,7 +239,7 @@ def test_delete_removes_the_rows_keys(server):
 
 
 def test_batches_that_differ_in_metadata_alone_keep_their_types(server):
-    """A list stays a list beside a batch in which the same column is a set."""
+    """A list stays a list if the same column is a set in another batch."""
     plain = pa.schema({"pk": pa.string(), "sk": pa.int64(), "v": pa.list_(pa.string())})
     tagged = plain.set(2, plain.field("v").with_metadata({"ddb:type": "SS"}))
     batches = [
@@ -252,7 +255,7 @@ def test_batches_that_differ_in_metadata_alone_keep_their_types(server):
 
 @pytest.mark.parametrize("mode", ["upsert", "create"])
 def test_the_hottest_keys_are_named(mode):
-    """Where one partition key has most of the rows and is throttled, the report names it first."""
+    """If one partition key has most of the rows and is throttled, it is in the report first."""
     hot = [("hot", n) for n in range(1500)]
     cold = [(f"k{n}", n) for n in range(300)]
     table = pa.table({"pk": [key for key, _ in hot + cold], "sk": [n for _, n in hot + cold]})
@@ -264,7 +267,7 @@ def test_the_hottest_keys_are_named(mode):
 
 
 def test_rows_that_wait_for_their_partition_make_no_hot_key():
-    """Where every key has one row and the partition is what is slow, no key is blamed."""
+    """If every key has one row and the partition is throttled, no key is reported."""
     table = pa.table({"pk": [f"k{n}" for n in range(1800)]})
     with FakeDynamoDB(partitions=1, burst_seconds=0.1) as server:
         ddbio.create_table("narrow", key="pk:S", endpoint_url=server.endpoint_url)
@@ -274,8 +277,8 @@ def test_rows_that_wait_for_their_partition_make_no_hot_key():
     assert report.hottest_keys == {}
 
 
-def test_a_missing_spark_is_said_before_anything_is_read(tmp_path):
-    """Where PySpark cannot be imported, a load on Spark says so at once: no request is sent, no loop compiled."""
+def test_a_missing_spark_is_an_error_before_the_first_read(tmp_path):
+    """If PySpark cannot be imported, a load on Spark fails immediately: no request is sent, no loop compiled."""
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark" / "__init__.py").write_text("raise ImportError('there is no PySpark')")
     script = "import ddbio; ddbio.load_files('rows.csv', 't', engine='spark', endpoint_url='http://127.0.0.1:1')"

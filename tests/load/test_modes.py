@@ -1,4 +1,4 @@
-"""What each mode does once, when repeated, and beside another writer; rows of the table in docs/load.md."""
+"""Effects of each mode when it runs once, repeatedly, and in parallel with another writer; see docs/load.md."""
 
 import json
 
@@ -32,7 +32,7 @@ def write(server):
 
 @pytest.fixture
 def stored(server):
-    """Return a function that tells what the table holds, by key, without nulls."""
+    """Return a function that returns the table's items by key, without nulls."""
 
     def read():
         rows = ddbio.read_table("rows", endpoint_url=server.endpoint_url).to_pylist()
@@ -42,7 +42,7 @@ def stored(server):
 
 
 def test_upsert_replaces_and_repeats(write, stored):
-    """A put replaces the whole item; written twice, the end state is the same, and all of it is billed again."""
+    """A put replaces the item. Written twice, the final state is the same, and the cost is doubled."""
     write({"pk": ["a"], "v": [1], "old": [1]})
     first, second = write({"pk": ["a", "b"], "v": [2, 3]}), write({"pk": ["a", "b"], "v": [2, 3]})
     assert stored() == {"a": {"v": 2}, "b": {"v": 3}}
@@ -50,7 +50,7 @@ def test_upsert_replaces_and_repeats(write, stored):
 
 
 def test_newer_by_keeps_the_newest(write, stored):
-    """An older or equal row is skipped, a newer one replaces, a missing item is put."""
+    """An older or equal row is skipped, a newer one replaces the item, and a missing item is put."""
     write({"pk": ["a", "b", "c"], "version": [5, 5, 5], "v": [0, 0, 0]})
     report = write({"pk": ["a", "b", "c", "d"], "version": [4, 5, 6, 1], "v": [1, 1, 1, 1]}, newer_by="version")
     assert (report.written, report.skipped) == (2, 2)
@@ -61,20 +61,20 @@ def test_newer_by_keeps_the_newest(write, stored):
 
 
 def test_newer_by_orders_rows_of_one_load(write, stored):
-    """Rows of one key in any order leave the newest."""
+    """Rows of one key in any order result in the newest."""
     write({"pk": ["a"] * 50, "version": [(n * 7) % 50 for n in range(50)]}, newer_by="version")
     assert stored() == {"a": {"version": 49}}
 
 
 def test_a_row_without_the_compared_value_is_rejected(write, tmp_path):
-    """Nothing to compare by is the row's fault, and its reason."""
+    """A missing value to compare rejects the row with this reason."""
     report = write({"pk": ["a", "b"], "version": [1, None]}, newer_by="version", reject_to=str(tmp_path))
     assert (report.written, report.rejected) == (1, 1)
 
 
 @pytest.mark.parametrize("columns", [{"version": [None, 1]}, {"version": [None, 1], "op": ["update", "update"]}, {}])
 def test_a_value_to_compare_may_be_rescued(write, item, columns):
-    """A version that its column could not hold, or that has no column, is compared all the same."""
+    """A rescued version, or one without a column, is also compared."""
     write({"pk": ["a"], "version": ["m"]})
     options = {"newer_by": "version"} | ({"operation_by": "op"} if "op" in columns else {})
     rescued = ['{"version":{"S":"n"}}', None if columns else '{"version":{"N":"1"}}']
@@ -88,7 +88,7 @@ def test_a_value_to_compare_may_be_rescued(write, item, columns):
 
 @pytest.mark.parametrize("options", [{}, {"operation_by": "op"}, {"mode": "delete"}])
 def test_versions_and_keys_are_attributes_not_columns(write, item, options):
-    """Key and version may lie in columns of other names: what counts is the attribute's."""
+    """Key and version may be in columns with other names. The attribute's name counts."""
     write({"pk": ["a"], "V": [5], "v": [0]})
     fields = [("p", pa.string(), "pk"), ("v", pa.int64(), "v"), ("v_1", pa.int64(), "V"), ("op", pa.string(), "op")]
     schema = pa.schema([pa.field(name, kind, metadata={"ddb:name": attribute}) for name, kind, attribute in fields])
@@ -97,8 +97,8 @@ def test_versions_and_keys_are_attributes_not_columns(write, item, options):
     assert (report.skipped, item("a")) == (1, {"V": {"N": "5"}, "v": {"N": "0"}})
 
 
-def test_create_puts_only_what_is_absent(write, stored):
-    """The first wins; what is there is skipped and left as it is, also when the job is repeated."""
+def test_create_puts_only_absent_items(write, stored):
+    """The first row wins. An existing item is skipped and unchanged, also when the job is repeated."""
     write({"pk": ["a"], "v": [1]})
     report = write({"pk": ["a", "b"], "v": [2, 2]}, mode="create")
     assert (report.written, report.skipped) == (1, 1)
@@ -107,7 +107,7 @@ def test_create_puts_only_what_is_absent(write, stored):
 
 
 def test_delete_repeats_without_effect(write, stored):
-    """A delete of what is gone succeeds and costs a unit."""
+    """A delete of a missing item succeeds and costs one unit."""
     write({"pk": ["a", "b"], "v": [1, 2]})
     assert write({"pk": ["a"], "v": [9]}, mode="delete").written == 1
     again = write({"pk": ["a"], "v": [9]}, mode="delete")
@@ -116,14 +116,14 @@ def test_delete_repeats_without_effect(write, stored):
 
 
 def test_delete_newer_by_spares_newer_items(write, stored):
-    """A newer item survives an older row's delete."""
+    """A newer item is not deleted by an older row."""
     write({"pk": ["a", "b"], "version": [5, 5]})
     report = write({"pk": ["a", "b"], "version": [4, 6]}, mode="delete", newer_by="version")
     assert (report.written, report.skipped, stored()) == (1, 1, {"a": {"version": 5}})
 
 
 def test_an_item_without_the_compared_attribute_stays(write, stored):
-    """What cannot be compared counts as newer: neither a row nor a delete touches it."""
+    """An item without a comparable value counts as newer: neither a row nor a delete changes it."""
     write({"pk": ["a"], "v": [1]})
     assert write({"pk": ["a"], "version": [9]}, newer_by="version").skipped == 1
     assert write({"pk": ["a"], "version": [9]}, mode="delete", newer_by="version").skipped == 1
@@ -131,7 +131,7 @@ def test_an_item_without_the_compared_attribute_stays(write, stored):
 
 
 def test_a_delete_by_version_repeats_without_effect(write, stored):
-    """The second time there is nothing to delete, and nothing happens."""
+    """The second delete has no effect."""
     write({"pk": ["a"], "version": [1]})
     for _ in range(2):
         report = write({"pk": ["a"], "version": [2]}, mode="delete", newer_by="version")
@@ -139,7 +139,7 @@ def test_a_delete_by_version_repeats_without_effect(write, stored):
 
 
 def test_upsert_and_delete_ask_for_no_version(write, stored):
-    """Without newer_by the last request wins, also over an item that is newer."""
+    """Without newer_by the last request wins, also over a newer item."""
     write({"pk": ["a", "b"], "version": [9, 9]})
     write({"pk": ["a"], "version": [1]})
     write({"pk": ["b"], "version": [1]}, mode="delete")
@@ -147,7 +147,7 @@ def test_upsert_and_delete_ask_for_no_version(write, stored):
 
 
 def test_operations_repeat_to_the_same_end(write, stored):
-    """The whole column of operations, written twice, ends as written once."""
+    """All operations, written twice, have the result of one write."""
     columns = {"pk": ["a", "a", "b", "b"], "op": ["put", "update", "put", "delete"], "v": [1, 2, 3, 4]}
     for _ in range(2):
         assert write(columns, operation_by="op").written == 4
@@ -155,7 +155,7 @@ def test_operations_repeat_to_the_same_end(write, stored):
 
 
 def test_a_lost_answer_may_count_as_skipped():
-    """Where the answer to a conditional write was lost, every row is there, and counted once."""
+    """If the response to a conditional write is lost, every row is written and counted once."""
     with FakeDynamoDB(faults=Faults(error_after_ratio=0.2, reset_ratio=0.1, seed=5)) as server:
         server.load("rows", b"", "pk:S")
         rows = pa.table({"pk": [f"k{n}" for n in range(200)]})
@@ -165,8 +165,8 @@ def test_a_lost_answer_may_count_as_skipped():
         assert ddbio.read_table("rows", endpoint_url=server.endpoint_url).num_rows == 200
 
 
-def test_update_touches_only_the_given_attributes(write, stored):
-    """Given attributes are set, null ones removed, all others stay; a missing item is made; twice is once."""
+def test_update_changes_only_its_attributes(write, stored):
+    """Attributes are set, null ones removed, all others kept. A missing item is created. Two writes are like one."""
     write({"pk": ["a"], "v": [1], "size": [2], "other": ["kept"]})
     for _ in range(2):
         assert write({"pk": ["a", "b"], "v": [9, 8], "size": [None, 7]}, mode="update").written == 2
@@ -175,7 +175,7 @@ def test_update_touches_only_the_given_attributes(write, stored):
 
 @pytest.fixture
 def item(server):
-    """Return a function that gets an item as the service has it, without its key."""
+    """Return a function that gets an item from the service, without its key."""
     client = boto3.client("dynamodb", endpoint_url=server.endpoint_url, region_name="us-east-1")
 
     def get(key):
@@ -185,8 +185,8 @@ def item(server):
     return get
 
 
-def test_update_sets_what_is_rescued(write, item):
-    """A value beside its column is set like any other, and does not count as one that the row lacks."""
+def test_update_sets_rescued_attributes(write, item):
+    """A rescued value is set like any other, and does not count as missing."""
     write({"pk": ["a", "b"], "v": [1, 2], "w": [1, 2]})
     rescued = ['{"v":{"S":"text"},"late":{"L":[]}}', None]
     for _ in range(2):
@@ -198,15 +198,15 @@ def test_update_sets_what_is_rescued(write, item):
 
 
 def test_update_writes_attributes_not_columns(write, item):
-    """A column whose name differs from its attribute's sets and removes the attribute."""
+    """A column whose name differs from its attribute's name sets and removes the attribute."""
     renamed = pa.field("a_1", pa.int64(), metadata={"ddb:name": "A"})
     schema = pa.schema([("pk", pa.string()), renamed, ("a", pa.int64())])
     write(pa.table({"pk": ["k", "l"], "a_1": [1, None], "a": [None, 2]}, schema), mode="update")
     assert (item("k"), item("l")) == ({"A": {"N": "1"}}, {"a": {"N": "2"}})
 
 
-def test_an_update_given_twice_is_rejected_whole(write, stored, tmp_path):
-    """A row with a value in its column and another in the rescue column is stored as it came, and not written."""
+def test_an_attribute_with_two_values_is_rejected(write, stored, tmp_path):
+    """A row with a value in its column and another in the rescue column is rejected unchanged."""
     columns = {"pk": ["a", "b"], "v": [1, 2], "w": [None, 1], "_rescue": ['{"v":{"S":"x"}}', None]}
     report = write(columns, mode="update", reject_to=str(tmp_path))
     assert (report.written, report.rejected, stored()) == (1, 1, {"b": {"v": 2, "w": 1}})
@@ -214,8 +214,8 @@ def test_an_update_given_twice_is_rejected_whole(write, stored, tmp_path):
     assert json.loads(path.read_text())["rule"] == "duplicate"
 
 
-def test_a_rejected_update_keeps_what_is_rescued(write, tmp_path):
-    """An attribute in the rescue column does not count as a null of its column as well."""
+def test_a_rejected_update_keeps_rescued_attributes(write, tmp_path):
+    """A rescued attribute does not also count as a null of its column."""
     columns = {"pk": ["", "b"], "v": pa.array([None, 2]), "_rescue": ['{"v":{"S":"x"}}', None]}
     assert write(columns, mode="update", reject_to=str(tmp_path)).rejected == 1
     (path,) = tmp_path.glob("*.jsonl")
@@ -223,13 +223,13 @@ def test_a_rejected_update_keeps_what_is_rescued(write, tmp_path):
 
 
 def test_update_of_keys_alone_makes_items(write, stored):
-    """Rows with nothing but a key make key-only items."""
+    """Rows with only a key create items with only a key."""
     assert write({"pk": ["a"]}, mode="update").written == 1
     assert stored() == {"a": {}}
 
 
 def test_operations_are_mixed_in_the_order_of_each_key(write, stored, server):
-    """Put, delete and update of one key take effect in their order; the column itself is no attribute."""
+    """Put, delete and update of one key are applied in their order. The column itself is not an attribute."""
     operations = ["put", "update", "delete", "put", "update", "delete"]
     columns = {
         "pk": ["a", "a", "b", "b", "b", "c"],
@@ -243,7 +243,7 @@ def test_operations_are_mixed_in_the_order_of_each_key(write, stored, server):
 
 
 def test_an_unknown_operation_is_rejected(write, tmp_path):
-    """A row whose operation is none is stored with its reason; the others are written."""
+    """A row with an invalid operation is rejected with its reason. The others are written."""
     report = write({"pk": ["a", "b", "c"], "op": ["put", "merge", None]}, operation_by="op", reject_to=str(tmp_path))
     assert (report.written, report.rejected) == (1, 2)
     (path,) = tmp_path.glob("*.jsonl")
@@ -251,7 +251,7 @@ def test_an_unknown_operation_is_rejected(write, tmp_path):
 
 
 def test_rejected_updates_keep_their_nulls(write, tmp_path):
-    """The whole row is stored, whatever of it was sent, and a null that would have removed an attribute is in it."""
+    """The full row is stored, regardless of the sent part, with a null that would have removed an attribute."""
     report = write({"pk": ["a", ""], "v": [1, 2], "w": [3, None]}, mode="update", reject_to=str(tmp_path))
     assert (report.written, report.rejected) == (1, 1)
     (path,) = tmp_path.glob("*.jsonl")
@@ -277,19 +277,19 @@ def test_no_name_is_mistaken_for_a_word_or_a_path(write, stored, name):
     ],
 )
 def test_contradictions_are_refused(write, options, words):
-    """Options that make no sense together, or not for this table, are an error before anything is sent."""
+    """Invalid combinations of options, or with this table, are an error before anything is sent."""
     with pytest.raises(OptionError, match=words):
         write({"pk": ["a"], "v": [1]}, **options)
 
 
-def test_a_column_that_an_option_names_must_be_there(write):
-    """The attribute to compare by is looked for before anything is sent."""
+def test_a_column_of_an_option_must_exist(write):
+    """A missing attribute of newer_by is an error before anything is sent."""
     with pytest.raises(SchemaError, match="no column 'version'"):
         write({"pk": ["a"]}, newer_by="version")
 
 
 def test_a_bad_index_key_costs_only_its_row(server, tmp_path):
-    """What would make the service refuse a whole batch is rejected before it is sent; nothing has to be parted."""
+    """A row that would make the service refuse its batch is rejected before. No batch has to be split."""
     ddbio.create_table("indexed", key="pk:S", gsi="by_mail=mail:S", endpoint_url=server.endpoint_url)
     rows = pa.table({"pk": ["a", "b", "c"], "mail": ["a@x", "", None]})
     report = ddbio.write_table(rows, "indexed", endpoint_url=server.endpoint_url, lanes=1, reject_to=str(tmp_path))
@@ -300,7 +300,7 @@ def test_a_bad_index_key_costs_only_its_row(server, tmp_path):
 
 
 def test_operations_obey_newer_by(write, stored, tmp_path):
-    """Each operation takes effect where the item is absent or older, and is skipped where it is newer."""
+    """Each operation is applied if the item is absent or older, and skipped if it is newer."""
     write({"pk": list("abcdef"), "version": [5] * 6, "v": [0] * 6, "kept": [1] * 6})
     rows = {
         "pk": ["a", "b", "c", "d", "e", "f", "g"],
@@ -320,8 +320,8 @@ def test_operations_obey_newer_by(write, stored, tmp_path):
     }
 
 
-def test_many_chunks_arrive_whole(write, stored):
-    """Memory goes round between chunks and lanes; every key ends with its last row, byte for byte."""
+def test_many_chunks_are_written_completely(write, stored):
+    """Memory is reused between chunks and lanes. Every key ends with its last row, byte by byte."""
     keys = [f"k{number * 7919 % 4000}" for number in range(6000)]
     texts = [f"{number}" * (number % 60) for number in range(6000)]
     assert write({"pk": keys, "text": texts}).written == 6000

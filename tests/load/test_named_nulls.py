@@ -1,4 +1,4 @@
-"""Updates from JSON: a member that is null removes its attribute, one that the row lacks leaves it as it is."""
+"""Updates from JSON: a null member removes its attribute, a missing one leaves it unchanged."""
 
 import json
 
@@ -26,7 +26,7 @@ def lines(*rows):
 
 
 def without(*names, **values):
-    """Return the item as it was, without some attributes and with others."""
+    """Return the original item without some attributes and with others."""
     return {name: value for name, value in {**BEFORE, **values}.items() if name not in names}
 
 
@@ -51,7 +51,7 @@ EXACT = {"long": {"n": 12345678901234567890123}, "rescued": {"v": "text", "new":
 
 
 def test_plain_json(filled, tmp_path):
-    """What a row has is set, what it says is null is removed, and all else stays."""
+    """Attributes of a row are set, its nulls are removed, and all others are kept."""
     (tmp_path / "rows.jsonl").write_text(lines(*ROWS))
     assert load(filled, tmp_path, mode="update").written == 6
     assert items(filled) == EXPECTED
@@ -59,7 +59,7 @@ def test_plain_json(filled, tmp_path):
 
 @pytest.mark.parametrize("odd", EXACT)
 def test_plain_json_that_is_read_exactly(filled, tmp_path, odd):
-    """The same of rows that Arrow does not read, with attributes beside their columns."""
+    """The same holds for rows that Arrow does not read, with attributes in addition to their columns."""
     (tmp_path / "rows.jsonl").write_text(lines(*ROWS, {"pk": "d", **EXACT[odd]}))
     load(filled, tmp_path, mode="update")
     new = {
@@ -72,7 +72,7 @@ def test_plain_json_that_is_read_exactly(filled, tmp_path, odd):
 
 @pytest.mark.parametrize("options", [{"types": "v=string,w=json"}, {"json_format": "plain"}])
 def test_declared_columns(filled, tmp_path, options):
-    """Declared columns change nothing of it."""
+    """Declared columns do not change this."""
     (tmp_path / "rows.jsonl").write_text(lines({"pk": "a", "v": 2}, {"pk": "b", "w": None}, {"pk": "c", "v": None}))
     load(filled, tmp_path, mode="update", **options)
     v = {"S": "2"} if "types" in options else {"N": "2"}
@@ -80,14 +80,14 @@ def test_declared_columns(filled, tmp_path, options):
 
 
 def test_rows_without_nulls_remove_nothing(filled, tmp_path):
-    """Rows that lack members need no files of their own."""
+    """Rows with missing members need no separate files."""
     (tmp_path / "rows.jsonl").write_text(lines({"pk": "a", "v": 2}, {"pk": "b", "w": "null"}))
     load(filled, tmp_path, mode="update")
     assert items(filled) == dict.fromkeys("cde", BEFORE) | {"a": without(v={"N": "2"}), "b": without(w={"S": "null"})}
 
 
 def test_a_bad_value_of_another_row_changes_nothing(filled, tmp_path):
-    """A null removes its attribute also where a row of the piece is rejected, and no row has a value for it."""
+    """A null removes its attribute also if another row of the piece is rejected, and no row has a value for it."""
     (tmp_path / "rows").mkdir()
     rows = f'{lines({"pk": "a", "v": None, "w": "new"}, {"pk": "b", "w": None})}{{"pk":"c","other":1e400}}\n'
     (tmp_path / "rows/rows.jsonl").write_text(rows)
@@ -98,7 +98,7 @@ def test_a_bad_value_of_another_row_changes_nothing(filled, tmp_path):
 
 
 def test_dynamodb_json(filled, tmp_path):
-    """A NULL is a value that is set; what an item lacks stays."""
+    """A NULL is a value that is set. Missing attributes are kept."""
     rows = [{"pk": {"S": "a"}, "v": {"NULL": True}}, {"pk": {"S": "b"}, "w": {"S": "new"}}, {"pk": {"S": "c"}}]
     (tmp_path / "rows.jsonl").write_text(lines(*rows))
     load(filled, tmp_path, mode="update")
@@ -108,7 +108,7 @@ def test_dynamodb_json(filled, tmp_path):
 
 
 def test_operations_and_versions(filled, tmp_path):
-    """Updates among other operations do the same, with a condition too; a put has no null."""
+    """Updates among other operations do the same, also with a condition. A put has no null."""
     rows = [
         {"pk": "a", "op": "update", "v": 2, "w": None},
         {"pk": "b", "op": "update", "v": 0, "w": None},
@@ -128,15 +128,15 @@ def test_operations_and_versions(filled, tmp_path):
 
 
 def test_rows_of_a_key_keep_their_order(filled, tmp_path):
-    """Each row is an update of its own, after those before it."""
+    """Each row is a separate update, after those before it."""
     rows = [{"pk": "a", "v": number} if number % 3 else {"pk": "a", "w": None, "v": None} for number in range(300)]
     (tmp_path / "rows.jsonl").write_text(lines(*rows, {"pk": "a", "w": "last"}))
     assert load(filled, tmp_path, mode="update").written == 301
     assert items(filled)["a"] == without(v={"N": "299"}, w={"S": "last"})
 
 
-def test_rejected_rows_keep_what_they_say(filled, tmp_path):
-    """A null is NULL in the reject, a missing member is missing; tried again, the row does what it would have done."""
+def test_rejected_rows_keep_their_content(filled, tmp_path):
+    """A null is NULL in the reject, a missing member is missing. A retry has the effect of the original row."""
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows/rows.jsonl").write_text(lines({"pk": "", "v": None}, {"pk": "a", "w": "x"}))
     assert load(filled, tmp_path / "rows", mode="update", reject_to=str(tmp_path / "bad")).rejected == 1
@@ -149,15 +149,15 @@ def test_rejected_rows_keep_what_they_say(filled, tmp_path):
     assert items(filled)["b"] == without("v")
 
 
-def test_csv_cells_are_there(filled, tmp_path):
-    """A record of CSV has all cells: an empty one removes."""
+def test_csv_cells_are_present(filled, tmp_path):
+    """A record of CSV has all cells. An empty one removes its attribute."""
     (tmp_path / "rows.csv").write_text("pk,v,w\na,2,\nb,,\n")
     load(filled, tmp_path, mode="update", types="w=number")
     assert items(filled) == dict.fromkeys("cde", BEFORE) | {"a": without("w", v={"N": "2"}), "b": without("v", "w")}
 
 
 def test_an_attribute_may_have_the_name_of_the_column(filled, tmp_path):
-    """The column that names nulls gives way to attributes."""
+    """The internal column of nulls gets another name than the attributes."""
     (tmp_path / "rows.jsonl").write_text(lines({"pk": "a", "_nulls": "x", "v": None}, {"pk": "b", "_nulls_": 1}))
     load(filled, tmp_path, mode="update")
     actual = items(filled)

@@ -1,4 +1,4 @@
-"""Mistakes that other writers made, each as the test that would have found it."""
+"""Mistakes of other writers, each as a test that would have found it."""
 
 from decimal import Decimal
 
@@ -27,7 +27,7 @@ def write(server, columns, table="rows", **options):
 
 
 def count(server, table="rows"):
-    """Return how many items the table holds."""
+    """Return the number of items in the table."""
     return ddbio.read_table(table, endpoint_url=server.endpoint_url).num_rows
 
 
@@ -38,7 +38,7 @@ def test_a_key_twice_in_a_batch(server):
 
 
 def test_numbers_that_are_equal_are_one_key(server):
-    """Keys 1, 1.0 and 1.00 are one key to the service, however a writer writes them."""
+    """The keys 1, 1.0 and 1.00 are one key for the service, regardless of their spelling."""
     numbers = pa.array([Decimal("1.00"), Decimal(1), Decimal("2.50"), Decimal("2.5")], pa.decimal128(9, 2))
     report = write(server, {"pk": numbers, "v": [1, 2, 3, 4]}, "numbers")
     assert (report.written, report.rejected, count(server, "numbers")) == (4, 0, 2)
@@ -52,13 +52,13 @@ def test_no_rows_are_no_request(server):
 
 
 def test_a_number_of_rows_that_fills_batches_exactly(server):
-    """After the last full batch comes no empty one."""
+    """No empty batch follows the last full one."""
     assert write(server, {"pk": [f"k{n}" for n in range(50)]}, lanes=1).written == 50
     assert server.requests()["BatchWriteItem"] == 2
 
 
 def test_deletes_send_the_key_only():
-    """Flink's sink sent whole items as keys of deletes, which the service refuses."""
+    """Flink's sink sent full items as keys of deletes, which the service refuses."""
     with FakeDynamoDB() as running:
         running.load("rows", b'{"pk":{"S":"a"},"v":{"N":"1"}}', "pk:S")
         assert write(running, {"pk": ["a"], "v": [1]}, mode="delete").written == 1
@@ -76,19 +76,22 @@ def test_throttling_loses_nothing():
 
 
 def test_more_lanes_than_rows(server):
-    """A single row is written whatever the number of lanes."""
+    """A single row is written with any number of lanes."""
     assert write(server, {"pk": ["a"]}, lanes=64).written == 1
 
 
 def test_names_are_never_words(server):
-    """Five writers built expressions out of names; reserved words, dots and signs then failed or hit another path."""
+    """Five writers used names in expressions. Reserved words, dots and signs then failed or changed another path."""
     names = ["size", "a.b", "FROM#TO", "_x", "name", "status", "values"]
     write(server, {"pk": ["a"], **{name: [1] for name in names}}, mode="update")
     assert set(names) < set(ddbio.read_table("rows", endpoint_url=server.endpoint_url).column_names)
 
 
 def test_a_bad_row_of_an_index_spares_its_batch(tmp_path):
-    """An index key of the wrong type refuses a whole batch; only its own row is rejected, the others are written."""
+    """An index key of the wrong type makes the service refuse a batch.
+
+    Only its row is rejected, the others are written.
+    """
     with FakeDynamoDB() as running:
         ddbio.create_table("indexed", key="pk:S", gsi="by_g=g:S", endpoint_url=running.endpoint_url)
         columns = {"pk": [f"k{n}" for n in range(100)], "g": ["x" if n != 42 else "" for n in range(100)]}
@@ -100,7 +103,7 @@ def test_a_bad_row_of_an_index_spares_its_batch(tmp_path):
 
 
 def test_units_of_indexes_count_in_the_budget():
-    """EMR's connector leaves indexes out of its limiter; here a rate bounds table and index together."""
+    """EMR's connector does not include indexes in its limiter. Here a rate applies to table and index together."""
     with FakeDynamoDB() as running:
         ddbio.create_table("indexed", key="pk:S", gsi="by_g=g:S", endpoint_url=running.endpoint_url)
         columns = {"pk": [f"k{n}" for n in range(500)], "g": ["x"] * 500}
@@ -109,7 +112,7 @@ def test_units_of_indexes_count_in_the_budget():
 
 
 def test_the_accounts_limit_ends_nothing():
-    """EMR's connector dies of RequestLimitExceeded; here the job waits until the account has capacity again."""
+    """EMR's connector fails with RequestLimitExceeded. Here the job waits until the account has capacity again."""
     with FakeDynamoDB(faults=Faults(storms=(Storm(0, 5, "AccountLimitExceeded"),))) as running:
         running.load("rows", b"", "pk:S")
         report = write(running, {"pk": [f"k{n}" for n in range(100)]})
@@ -118,7 +121,10 @@ def test_the_accounts_limit_ends_nothing():
 
 
 def test_leftovers_never_overtake():
-    """boto3 puts leftovers at the end of its buffer, behind newer rows of their keys; here the newest row stays."""
+    """boto3 puts unprocessed items at the end of its buffer, after newer rows of their keys.
+
+    Here the newest row is kept.
+    """
     with FakeDynamoDB(faults=Faults(unprocessed_ratio=0.4, reset_ratio=0.05, seed=7)) as running:
         running.load("rows", b"", "pk:S")
         rows = {"pk": [f"k{n}" for _ in range(40) for n in range(25)], "v": [v for v in range(40) for _ in range(25)]}
@@ -128,7 +134,7 @@ def test_leftovers_never_overtake():
 
 
 def test_deletes_are_sent_again():
-    """EMR's connector failed with a null pointer where a delete had to be sent again."""
+    """EMR's connector failed with a null pointer when it sent a delete again."""
     with FakeDynamoDB(faults=Faults(unprocessed_ratio=0.3, error_after_ratio=0.1, seed=3)) as running:
         running.load("rows", b"\n".join(b'{"pk":{"S":"k%d"}}' % n for n in range(200)), "pk:S")
         assert write(running, {"pk": [f"k{n}" for n in range(200)]}, mode="delete").written == 200
@@ -136,7 +142,7 @@ def test_deletes_are_sent_again():
 
 
 def test_values_arrive_as_they_are(server):
-    """Others lost digits, wrapped bytes, dropped empty lists and maps, and wrote NULL where nothing was."""
+    """Others lost digits, wrapped bytes, dropped empty lists and maps, and wrote NULL for missing values."""
     big = Decimal(12345678901234567890123456789012345678)
     rows = pa.table(
         {
@@ -157,7 +163,7 @@ def test_values_arrive_as_they_are(server):
 
 
 def test_items_near_the_limit_are_written(server, tmp_path):
-    """EMR's connector failed with large items: 400 KB goes through, and a byte more is the row's own fault."""
+    """EMR's connector failed with large items. Items of 400 KB are written, and one more byte rejects the row."""
     free_bytes = 400 * 1024 - len("pkav")
     report = write(server, {"pk": ["a", "b"], "v": ["x" * free_bytes, "x" * (free_bytes + 1)]}, reject_to=str(tmp_path))
     assert (report.written, report.rejected, report.wcu_consumed) == (1, 1, 400)

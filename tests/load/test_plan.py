@@ -1,4 +1,4 @@
-"""A load is foreseen from footers, a sample and the table's description; nothing is written."""
+"""Plans of loads from footers, a sample and the table's description. Nothing is written."""
 
 import gzip
 import json
@@ -40,7 +40,7 @@ def plan(server):
 
 
 def test_rows_of_parquet_are_counted(plan, tmp_path):
-    """Footers count the rows, a sample prices them: items of 1.5 KB cost two units each."""
+    """Footers have the number of rows, a sample determines their cost: items of 1.5 KB cost two units each."""
     pq.write_table(pa.table({"pk": list(map(str, range(1000))), "t": ["x" * 1500] * 1000}), tmp_path / "a.parquet", 100)
     made = plan(tmp_path, wcu_per_second=100)
     assert (made.files, made.source_units, made.rows, made.rows_exact, made.estimated_units) == (
@@ -54,7 +54,7 @@ def test_rows_of_parquet_are_counted(plan, tmp_path):
 
 
 def test_indexes_cost_as_much_again(plan, tmp_path):
-    """An index counts where the rows have its key; table and index each have a rate that bounds the time."""
+    """An index counts if the rows have its key. Table and index each have a rate that limits the time."""
     pq.write_table(pa.table({"pk": ["a", "b"], "g": ["x", "y"]}), tmp_path / "a.parquet")
     made = plan(tmp_path, "indexed", wcu_per_second=1000)
     assert (made.indexes, made.estimated_units, made.estimated_seconds) == (("by_g",), 4, 0.02)
@@ -64,7 +64,7 @@ def test_indexes_cost_as_much_again(plan, tmp_path):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_rows_of_text_are_estimated(plan, tmp_path, packed):
-    """The first half megabyte of a text tells how many rows it may have, packed or not."""
+    """The first half megabyte of a text gives an estimate of its rows, compressed or not."""
     texts = ("x" * (n * 7919 % 300) for n in range(30_000))
     lines = "".join(json.dumps({"pk": f"{n:08}", "v": text}) + "\n" for n, text in enumerate(texts)).encode()
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines)) if packed else (tmp_path / "a.jsonl").write_bytes(lines)
@@ -75,7 +75,7 @@ def test_rows_of_text_are_estimated(plan, tmp_path, packed):
 
 
 def test_a_small_text_is_exact_enough(plan, tmp_path):
-    """A file that is read whole for the sample is counted by it."""
+    """A file that the sample reads completely has an exact count."""
     (tmp_path / "a.csv").write_text("pk,n\na,1\nb,2\n")
     assert plan(tmp_path).rows == 2
 
@@ -95,18 +95,21 @@ def test_a_small_text_is_exact_enough(plan, tmp_path):
     ],
 )
 def test_lanes_follow_the_rate_where_requests_take_one_row(plan, tmp_path, table, options, lanes):
-    """As many as spend the budget, or what the table bears, by requests of 50 ms; batches need no more than eight."""
+    """The lanes are enough for the budget or the table's capacity with requests of 50 ms.
+
+    Batches need at most eight.
+    """
     pq.write_table(pa.table({"pk": ["a"], "n": ["b"]}), tmp_path / "a.parquet")
     assert plan(tmp_path, table, **options).lanes == lanes
 
 
 def test_a_retry_has_no_plan(plan, tmp_path):
-    """Rejects are not taken for a source of rows."""
+    """Rejects are not a source of rows."""
     with pytest.raises(OptionError, match="a retry of rejects has no plan"):
         plan(tmp_path, retry_rejects=True)
 
 
-def test_what_would_stop_the_load_stops_the_plan(plan, tmp_path):
+def test_errors_of_the_load_are_errors_of_the_plan(plan, tmp_path):
     """Rows without the table's key are refused before anything is written."""
     pq.write_table(pa.table({"id": ["a"]}), tmp_path / "a.parquet")
     with pytest.raises(SchemaError, match="no column 'pk'"):
@@ -115,7 +118,7 @@ def test_what_would_stop_the_load_stops_the_plan(plan, tmp_path):
 
 @pytest.mark.parametrize("name", ["array.json", "array.json.gz", "array.jsonl.gz"])
 def test_a_bad_file_among_others_is_found_by_the_plan(plan, tmp_path, name):
-    """A list of rows is no JSON that can be loaded, however small its file; it is named before anything is written."""
+    """A list of rows is not valid JSON for a load, even in a small file. It is an error before anything is written."""
     (tmp_path / "a.jsonl").write_text('{"pk":"a"}\n' * 100)
     (tmp_path / "empty.jsonl").write_text("\n")
     (tmp_path / "mark.jsonl").write_bytes(b'\xef\xbb\xbf {"pk":"b"}')
@@ -127,7 +130,7 @@ def test_a_bad_file_among_others_is_found_by_the_plan(plan, tmp_path, name):
 
 
 def test_a_narrow_index_makes_a_load_long(plan, server, tmp_path):
-    """An index of 5 units a second on a table of 1,000 decides how long a load takes, and is named."""
+    """An index of 5 units per second on a table of 1,000 determines the time of a load, and is in the plan."""
     client = boto3.client("dynamodb", endpoint_url=server.endpoint_url, region_name="eu-west-1")
     client.create_table(
         TableName="narrow",
@@ -146,13 +149,13 @@ def test_a_narrow_index_makes_a_load_long(plan, server, tmp_path):
     rows = {"pk": list(map(str, range(1000))), "g": ["x"] * 1000, "t": ["x" * 1500] * 1000}
     pq.write_table(pa.table(rows), tmp_path / "a.parquet")
     made = plan(tmp_path, "narrow", wcu_per_second=5000)
-    # The index holds keys only: one unit an item, while the table takes two.
+    # The index has only keys: one unit per item, and two for the table.
     assert (made.estimated_units, made.estimated_seconds, made.limited_by) == (3000, 200, "index by_g")
     assert (made.requests, made.to_dict()["usd"]) == (40, 0)
 
 
 def test_a_load_has_a_price(plan, tmp_path):
-    """On demand, write units are priced by the line; a note says how old the prices are."""
+    """Write units on demand have a price. A note has the date of the prices."""
     pq.write_table(pa.table({"pk": ["a", "b"]}), tmp_path / "a.parquet")
     made = plan(tmp_path).to_dict()
     (line,) = made["lines"]

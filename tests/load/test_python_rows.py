@@ -1,4 +1,4 @@
-"""Rows that are Python's own dictionaries."""
+"""Rows as Python dictionaries."""
 
 import json
 from decimal import Decimal
@@ -21,14 +21,14 @@ def server():
 
 
 def written(server, data):
-    """Write rows; return what the table then holds, by key, without what it does not."""
+    """Write rows. Return the table's items by key, without missing attributes."""
     ddbio.write_table(data, "orders", endpoint_url=server.endpoint_url)
     rows = ddbio.read_table("orders", endpoint_url=server.endpoint_url).to_pylist()
     return {row.pop("pk"): {name: value for name, value in row.items() if value is not None} for row in rows}
 
 
 def test_a_list_of_dictionaries_is_rows(server):
-    """Each row has its own attributes; numbers are exact; None is missing."""
+    """Each row has its own attributes. Numbers are exact. None is missing."""
     rows = [
         {"pk": "a", "n": Decimal("12345678901234567890.25"), "m": {"x": 1}},
         {"pk": "b", "late": True, "n": None, "l": ["u", "v"]},
@@ -40,12 +40,12 @@ def test_a_list_of_dictionaries_is_rows(server):
     "rows", [{"pk": ["a", "b"], "n": [1, 2]}, ({"pk": pk, "n": n} for pk, n in (("a", 1), ("b", 2)))]
 )
 def test_columns_and_generators_are_rows_too(server, rows):
-    """A dictionary of lists is columns; any iterable of dictionaries is rows."""
+    """A dictionary of lists has columns. Any iterable of dictionaries has rows."""
     assert written(server, rows) == {"a": {"n": 1}, "b": {"n": 2}}
 
 
 def test_sets_are_sets(server):
-    """Python's sets are DynamoDB's, by their values' type."""
+    """Python's sets are DynamoDB's sets, typed by their values."""
     rows = [{"pk": "a", "s": {"u"}, "n": {1, 2}, "b": frozenset({b"x"})}]
     ddbio.write_table(rows, "orders", endpoint_url=server.endpoint_url)
     schema = ddbio.infer_schema("orders", endpoint_url=server.endpoint_url)
@@ -76,7 +76,7 @@ BAD = {
 @pytest.mark.parametrize("mode", ["upsert", "update"])
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_value_rejects_only_its_row(server, tmp_path, case, mode):
-    """The rows before and behind are written, whatever they hold; without a place for the row an error names it."""
+    """The rows before and after are written. Without reject_to the error has the row."""
     options = {"endpoint_url": server.endpoint_url, "mode": mode}
     for good in (1, "text"):
         rows = [{"pk": "a", "v": good}, *BAD[case], {"pk": "c", "v": good}]
@@ -91,7 +91,7 @@ def test_a_bad_value_rejects_only_its_row(server, tmp_path, case, mode):
 
 
 def test_columns_and_frames_take_the_same_values(server, tmp_path):
-    """Lists by column, and object columns of a data frame, are serialized value by value, too."""
+    """Lists by column, and object columns of a data frame, are also serialized value by value."""
     columns = {"pk": ["a", "b", "c"], "v": [10**20, "x", 1j], "w": [None, b"x", [1]]}
     options = {"endpoint_url": server.endpoint_url, "reject_to": str(tmp_path)}
     for data in (columns, pd.DataFrame(columns), pd.DataFrame(columns).set_index("pk")):
@@ -108,7 +108,7 @@ def test_columns_and_frames_take_the_same_values(server, tmp_path):
 @pytest.mark.parametrize("between", [0, 10_001])
 @pytest.mark.parametrize("as_columns", [False, True])
 def test_an_update_leaves_what_a_dictionary_lacks(server, between, as_columns):
-    """None removes an attribute; what another row has does nothing. A dictionary of columns has every value."""
+    """None removes an attribute. Attributes of other rows have no effect. A dictionary of columns has every value."""
     options = {"endpoint_url": server.endpoint_url}
     ddbio.write_table([{"pk": "a", "x": 0, "y": 0, "z": 0}], "orders", **options)
     rows = [{"pk": "a", "x": 1, "z": None}, *({"pk": f"f{n}"} for n in range(between)), {"pk": "b", "y": 2}]
@@ -139,8 +139,8 @@ FRAME = pa.table({"pk": ["a"], "expires_at": pa.array([0], pa.timestamp("us", "U
         ({"pk": ["a"]}, {"timestamps": "ttl=iso"}, "known are pk"),
     ],
 )
-def test_what_makes_no_columns_is_said(server, data, options, message):
-    """An error names the column; nothing is written."""
+def test_invalid_columns_are_an_error(server, data, options, message):
+    """The error has the column, and nothing is written."""
     with pytest.raises(ddbio.SchemaError, match=message):
         ddbio.write_table(data, "orders", endpoint_url=server.endpoint_url, **options)
     assert server.consumed("orders") == []

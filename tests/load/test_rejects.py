@@ -1,4 +1,4 @@
-"""Rejected rows are stored whole, in either format, and can be tried again."""
+"""Rejected rows are stored completely, in either format, and can be retried."""
 
 import gzip
 import json
@@ -28,7 +28,7 @@ def server():
 
 
 def mend(folder):
-    """Give every rejected row a key, as a person would with an editor."""
+    """Give every rejected row a key, as a user would with an editor."""
     for path in folder.glob("rejects-*.jsonl"):
         path.write_text(path.read_text().replace('"pk":{"S":""}', '"pk":{"S":"mended"}'))
 
@@ -50,7 +50,7 @@ BAD_ROWS = {
 
 @pytest.mark.parametrize("rule", BAD_ROWS)
 def test_every_rule_rejects_its_row_alone(server, tmp_path, rule):
-    """What breaks a rule is stored with the rule's name, and the rows beside it are written."""
+    """A row that breaks a rule is stored with the rule's name, and the other rows are written."""
     columns = {"pk": pa.array(["bad"]), "sk": pa.array([1]), "v": pa.array(["x"]), "tag": "S", **BAD_ROWS[rule]}
     metadata = {"v": {"ddb:type": columns.pop("tag")}} if "tag" in BAD_ROWS[rule] else {}
     columns.pop("tag", None)
@@ -79,7 +79,7 @@ def test_parquet_has_a_column_for_each_part(server, tmp_path):
 
 @pytest.mark.parametrize("mode", ["upsert", "delete"])
 def test_rejects_name_their_file_and_the_row_in_it(server, tmp_path, mode):
-    """Each rejected row of a load says where it came from, in whatever order row groups and files were read."""
+    """Each rejected row of a load has its origin, for any order of reading row groups and files."""
     keys = [f"{n:04}" if n % 97 else "" for n in range(1000)]
     source = tmp_path / "rows"
     source.mkdir()
@@ -103,7 +103,7 @@ def test_rejects_name_their_file_and_the_row_in_it(server, tmp_path, mode):
 
 
 def csv_of(keys):
-    """Return CSV whose cells hold line ends, with an empty line, and the line of each record."""
+    """Return CSV whose cells have line ends, with an empty line, and the line of each record."""
     text, lines = "pk,sk,note\n\n", []
     for number, key in enumerate(keys):
         lines.append(text.count("\n") + 1)
@@ -134,7 +134,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("mode", ["upsert", "update"])
 def test_rejects_name_their_line(server, tmp_path, mode):
-    """Each rejected row of text says on which line it begins, however many lines rows take; so does a failure."""
+    """Each rejected row of text has its first line, for any number of lines per row. An error also has it."""
     keys, source = [f"{n:03}" if n % 7 else "" for n in range(200)], tmp_path / "rows"
     source.mkdir()
     expected = set()
@@ -153,8 +153,8 @@ def test_rejects_name_their_line(server, tmp_path, mode):
         ddbio.load_files(str(source / "quoted.csv"), "rows", **options)
 
 
-def test_the_failure_counts_what_was_accepted(server):
-    """Without a place for rejects the error says what was refused, and holds the counts."""
+def test_the_failure_counts_accepted_rows(server):
+    """Without reject_to the error has the refused row and the counts."""
     with pytest.raises(PartialWriteError, match=r"row 1 cannot be written.*the key is empty.*, 2 rejected") as caught:
         ddbio.write_table(ROWS, "rows", endpoint_url=server.endpoint_url)
     assert (caught.value.rejected, caught.value.rejects_uri) == (2, None)
@@ -162,7 +162,7 @@ def test_the_failure_counts_what_was_accepted(server):
 
 @pytest.mark.parametrize("most", [0, 1, 2])
 def test_more_rejects_than_allowed_fail_the_job(server, tmp_path, most):
-    """As many as were allowed are a success; one more ends the job, and is stored like the others."""
+    """The allowed number is a success. One more ends the job, and is stored like the others."""
     options = {"endpoint_url": server.endpoint_url, "reject_to": str(tmp_path), "max_rejects": most}
     batches = [batch for row in range(ROWS.num_rows) for batch in ROWS.slice(row, 1).to_batches()]
     if most == 2:
@@ -175,14 +175,14 @@ def test_more_rejects_than_allowed_fail_the_job(server, tmp_path, most):
     assert len(path.read_text().splitlines()) == min(2, most + 1)
 
 
-def test_a_bound_of_rejects_asks_for_a_place(server):
-    """Without a place for them the first one fails the job, whatever their bound."""
+def test_a_bound_of_rejects_needs_reject_to(server):
+    """Without reject_to the first one fails the job, for any bound."""
     with pytest.raises(OptionError, match="max_rejects needs reject_to"):
         ddbio.write_table(ROWS, "rows", endpoint_url=server.endpoint_url, max_rejects=5)
 
 
 def test_rejects_are_kept_when_the_job_fails(server, tmp_path):
-    """A job that ends later by another error has written its rejects, and the error says how many and where."""
+    """A job that ends later with another error has written its rejects, and the error has their number and location."""
 
     def batches():
         yield from ROWS.to_batches()
@@ -195,7 +195,7 @@ def test_rejects_are_kept_when_the_job_fails(server, tmp_path):
 
 
 def test_mended_rows_are_written(server, tmp_path):
-    """A retry writes what was mended, rejects the rest anew, and moves aside what it has tried."""
+    """A retry writes the fixed rows, rejects the others again, and moves the files that it has tried."""
     bad, worse = tmp_path / "bad", tmp_path / "worse"
     ddbio.write_table(ROWS, "rows", endpoint_url=server.endpoint_url, reject_to=str(bad))
     options = {"endpoint_url": server.endpoint_url, "retry_rejects": True}
@@ -211,7 +211,7 @@ def test_mended_rows_are_written(server, tmp_path):
 
 
 def test_parquet_rejects_are_tried_again(server, tmp_path):
-    """Rejects as Parquet go the same way."""
+    """Rejects as Parquet are retried the same way."""
     options = {"endpoint_url": server.endpoint_url, "reject_to": str(tmp_path), "reject_format": "parquet"}
     ddbio.write_table(ROWS, "rows", **options)
     report = ddbio.load_files(tmp_path, "rows", retry_rejects=True, **options)
@@ -230,7 +230,7 @@ LACKING = {
 
 @pytest.mark.parametrize("rule", LACKING)
 def test_rows_that_all_lack_something_are_rejected_again(server, tmp_path, rule):
-    """Where no row has the key, or each has one of another type, each is rejected by itself, and others are written."""
+    """If no row has the key, or each has one of another type, each is rejected separately, and others are written."""
     options = {"newer_by": "at", "operation_by": "op", "endpoint_url": server.endpoint_url}
     good = {"pk": {"S": "a"}, "sk": {"N": "1"}, "at": {"N": "1"}, "op": {"S": "put"}}
     for name, items in (("1", LACKING[rule]), ("2", [good])):
@@ -244,7 +244,7 @@ def test_rows_that_all_lack_something_are_rejected_again(server, tmp_path, rule)
 
 
 def test_rows_are_tried_again_in_their_order(server, tmp_path):
-    """Of rows of one key the last of the source wins, in whatever order they were rejected."""
+    """Of rows of one key the last of the source wins, in any order of rejection."""
     items = [{"pk": {"S": "a"}, "sk": {"N": "1"}, "v": {"N": str(n)}} for n in range(3)]
     lines = [json.dumps({"row": n, "rule": "r", "reason": "why", "item": items[n]}) for n in (2, 0, 1)]
     (tmp_path / "rejects-1-0000.jsonl").write_text("\n".join(lines))
@@ -252,8 +252,8 @@ def test_rows_are_tried_again_in_their_order(server, tmp_path):
     assert ddbio.read_table("rows", endpoint_url=server.endpoint_url).column("v").to_pylist() == [2]
 
 
-def test_files_are_tried_again_in_the_order_in_which_they_were_begun(server, tmp_path):
-    """Of rows of one key in several files, and of several runs, the last that was rejected wins."""
+def test_files_are_retried_in_the_order_of_their_start(server, tmp_path):
+    """Of rows of one key in several files, and of several runs, the last rejected one wins."""
     began = ["20261121T000000000001-ffffffff", "20261121T000000000002-00000000"]
     for version, name in enumerate([f"{began[0]}-000000", f"{began[0]}-000001", f"{began[1]}-000000"]):
         item = {"pk": {"S": "a"}, "sk": {"N": "1"}, "v": {"N": str(version)}}
@@ -263,8 +263,8 @@ def test_files_are_tried_again_in_the_order_in_which_they_were_begun(server, tmp
     assert ddbio.read_table("rows", endpoint_url=server.endpoint_url).column("v").to_pylist() == [2]
 
 
-def test_names_sort_as_files_were_begun(tmp_path):
-    """Whatever is drawn at random, files of later runs and of higher numbers come later."""
+def test_names_sort_in_the_order_of_their_start(tmp_path):
+    """For any random part of the names, files of later runs and of higher numbers come later."""
     options = WriteOptions(table="rows", reject_to=str(tmp_path))
     written = []
     for _ in range(5):
@@ -276,7 +276,7 @@ def test_names_sort_as_files_were_begun(tmp_path):
     assert written == sorted(written)
 
 
-def test_a_file_is_moved_when_what_was_rejected_again_is_kept(tmp_path):
+def test_a_file_is_moved_after_its_rejects_are_stored(tmp_path):
     """A kill in between leaves a row twice, never nowhere."""
     line = json.dumps({"row": 0, "rule": "r", "reason": "why", "item": {"pk": {"S": "a"}}})
     path = tmp_path / "rejects-job-1-0-000000.jsonl"
@@ -291,8 +291,11 @@ def test_a_file_is_moved_when_what_was_rejected_again_is_kept(tmp_path):
     assert (tmp_path / "_retried" / path.name).read_text() == line
 
 
-def test_values_without_a_form_are_never_written(server, tmp_path):
-    """What DynamoDB has no form for is stored as text, and a retry rejects it again instead of writing that text."""
+def test_unsupported_values_are_never_written(server, tmp_path):
+    """A value that DynamoDB does not support is stored as text.
+
+    A retry rejects it again and does not write the text.
+    """
     table = pa.table({"pk": ["a", "b"], "sk": [1, 2], "v": [math.nan, 1.5]})
     ddbio.write_table(table, "rows", endpoint_url=server.endpoint_url, reject_to=str(tmp_path / "bad"))
     options = {"endpoint_url": server.endpoint_url, "retry_rejects": True, "reject_to": str(tmp_path / "worse")}
@@ -302,8 +305,8 @@ def test_values_without_a_form_are_never_written(server, tmp_path):
     assert json.loads(path.read_text())["item"]["v"] == {"N": "nan"}
 
 
-def test_retried_updates_touch_only_what_their_rows_had(server, tmp_path):
-    """Rows with different columns are tried apart: a column that a row lacks removes nothing."""
+def test_retried_updates_change_only_attributes_of_their_rows(server, tmp_path):
+    """Rows with different columns are tried separately: a missing column removes nothing."""
     ddbio.write_table(ROWS.slice(0, 1), "rows", endpoint_url=server.endpoint_url)
     keys = [{"pk": {"S": pk}, "sk": {"N": "1"}} for pk in "ad"]
     items = [keys[0] | {"w": {"N": "7"}}, keys[1] | {"v": {"S": "y"}}]
@@ -316,7 +319,7 @@ def test_retried_updates_touch_only_what_their_rows_had(server, tmp_path):
 
 
 def test_a_null_of_an_item_is_a_value(server, tmp_path):
-    """Lines of DynamoDB JSON, and rejects tried again, are written with the NULLs they hold."""
+    """Lines of DynamoDB JSON, and retried rejects, are written with their NULLs."""
     item = {"pk": {"S": "a"}, "sk": {"N": "1"}, "v": {"NULL": True}}
     (tmp_path / "items.jsonl").write_text(json.dumps(item))
     (tmp_path / "bad").mkdir()
@@ -329,8 +332,8 @@ def test_a_null_of_an_item_is_a_value(server, tmp_path):
     assert [row["_rescue"] for row in rows] == ['{"v":{"NULL":true}}'] * 2
 
 
-def test_what_holds_no_rejects_is_told(server, tmp_path):
-    """A file of that name with other content is an error with its name; a job id makes no sense for a retry."""
+def test_a_file_without_rejects_is_an_error(server, tmp_path):
+    """A file of that name with other content is an error with its name. A job id is invalid for a retry."""
     (tmp_path / "rejects-job-1-0000.jsonl").write_text('{"a": 1}\n')
     options = {"endpoint_url": server.endpoint_url, "retry_rejects": True}
     with pytest.raises(DecodeError, match=r"rejects-job-1-0000\.jsonl holds no rejects"):
@@ -356,7 +359,7 @@ def test_what_holds_no_rejects_is_told(server, tmp_path):
     ],
 )
 def test_a_row_is_dynamodb_json(column, member):
-    """Every value that has a form has it; null is missing, or NULL where that is asked for."""
+    """Every supported value is stored. Null is missing, or NULL on request."""
     row = pa.record_batch({"v": column})
     assert item_text(row, nulls=False) == f"{{{member}}}"
     assert item_text(row, nulls=True) == (f"{{{member}}}" if member else '{"v":{"NULL":true}}')

@@ -1,4 +1,4 @@
-"""Requests of every mode against a plain builder: what each row asks for, in which request, and in which order."""
+"""Requests of every mode against a plain builder: the content of each row, its request, and the order."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def plan_of(lanes=1, **options):
 
 
 def table_of(rows, *, names_nulls=False):
-    """Return rows as columns; values of attributes that have none are rescued."""
+    """Return rows as columns. Values of attributes without a column are rescued."""
     rescued = [{name: value for name, value in row.items() if name.startswith("more")} for row in rows]
     arrays = {
         "pk": pa.array([row["pk"] for row in rows], pa.string()),
@@ -64,7 +64,7 @@ def table_of(rows, *, names_nulls=False):
 
 
 def plain_request(row, options, *, names_nulls=False):
-    """Return the operation of a row and its request, made without any haste; None of a row that is refused."""
+    """Return the operation and the request of a row from a plain builder, or None for a refused row."""
     newer_by, operation = options.get("newer_by"), options["mode"]
     item = {name: {tag: str(row[name])} for name, tag in COLUMNS.items() if row.get(name) is not None}
     item |= {name: value for name, value in row.items() if name.startswith("more")}
@@ -108,7 +108,7 @@ def plain_request(row, options, *, names_nulls=False):
             names["#n1"], values[":v0"] = newer_by, item[newer_by]
             request["ConditionExpression"] += " OR #n1 < :v0"
         operation = "PutItem" if is_put else "DeleteItem"
-    # DynamoDB refuses names and values that no expression has, and empty ones.
+    # DynamoDB refuses unused names and values, and empty ones.
     if names:
         request["ExpressionAttributeNames"] = names
     if values:
@@ -117,7 +117,7 @@ def plain_request(row, options, *, names_nulls=False):
 
 
 def made_requests(writer, batch):
-    """Return what is sent for the rows of a batch, and the rows that are refused."""
+    """Return the requests for the rows of a batch, and the refused rows."""
     encoded = writer.encode(batch)
     result = []
     for writes in encoded.lanes:
@@ -153,7 +153,7 @@ ROWS = st.lists(
 @settings(max_examples=60)
 @given(st.sampled_from(MODES), st.lists(ROWS, min_size=1, max_size=3), st.integers(1, 3), st.booleans())
 def test_requests_are_those_of_a_plain_builder(options, batches, lanes, names_nulls):
-    """Each row asks for exactly what its mode says, once, and rows of one key in their order."""
+    """Each row has exactly the effect of its mode, once, and rows of one key are in order."""
     writer = None
     for rows in batches:
         batch = table_of(rows, names_nulls=names_nulls)
@@ -174,7 +174,7 @@ def test_requests_are_those_of_a_plain_builder(options, batches, lanes, names_nu
 
 
 def test_updates_break_no_batch():
-    """Puts and deletes of one operation column fill their batches, however many updates stand between them."""
+    """Puts and deletes of one operation column fill their batches, regardless of updates between them."""
     rows = [{"pk": f"k{n}", "op": ("put", "update", "delete")[n % 3], "b": n} for n in range(150)]
     batch = table_of(rows)
     actual, _ = made_requests(RowEncoder(batch.schema, plan_of(mode="upsert", operation_by="op")), batch)
@@ -183,7 +183,7 @@ def test_updates_break_no_batch():
 
 @pytest.mark.parametrize("rescued", [False, True])
 def test_updates_of_any_pattern_share_a_template(rescued):
-    """Nothing is stored for a pattern of nulls: all patterns share one template, or those of their names."""
+    """Nothing is stored for a pattern of nulls: all patterns share one template, or that of their names."""
     names = [f"c{n}" for n in range(12)]
     patterns = range(1 << len(names))
     columns = {name: [1 if pattern >> n & 1 else None for pattern in patterns] for n, name in enumerate(names)}
@@ -199,7 +199,7 @@ def test_updates_of_any_pattern_share_a_template(rescued):
 
 @given(st.lists(ROWS, min_size=1, max_size=2))
 def test_updates_of_columns_have_the_bytes_of_a_plain_builder(batches):
-    """Key, values and expression stand in this order, the values as the encoder of values prints them."""
+    """Key, values and expression are in this order, with the values as the encoder of values prints them."""
     updates = None
     for rows in batches:
         batch = table_of([{name: row[name] for name in row if not name.startswith("more")} for row in rows])
@@ -219,7 +219,7 @@ def test_updates_of_columns_have_the_bytes_of_a_plain_builder(batches):
 
 
 def test_rows_without_any_value_have_no_values():
-    """A row whose columns are all null removes them, and sends no empty object of values, which DynamoDB refuses."""
+    """A row whose columns are all null removes them, and has no empty object of values, which DynamoDB refuses."""
     batch = pa.record_batch({"pk": ["a", "b"], "c": pa.array([None, 1], pa.int64())})
     updates = UpdateEncoder(batch.schema, batch.schema.names, {"pk": "S"}, "rows")
     removing, setting = updates.encode(batch).rows()
@@ -229,8 +229,8 @@ def test_rows_without_any_value_have_no_values():
     )
 
 
-def test_refused_rows_add_nothing_and_are_told_once():
-    """A row with a bad key and a bad value is refused for its key; the rows beside it are as they would be alone."""
+def test_refused_rows_add_nothing_and_are_reported_once():
+    """A row with a bad key and a bad value is refused for its key. The other rows are not affected."""
     kind = pa.list_(pa.string())
     field = pa.field("tags", kind, metadata={"ddb:type": "SS"})
     schema = pa.schema([pa.field("pk", pa.string()), field])
@@ -276,13 +276,13 @@ def columns_of_rows(draw, count):
 
 
 def own_texts(texts):
-    """Return texts that lie back to back."""
+    """Return adjacent texts."""
     return RowTexts.of_offsets(np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)]))
 
 
 @given(st.data())
 def test_rows_hold_the_texts_of_all_columns(data):
-    """Each row is its texts in the order of the columns, wherever they lie, and its offsets say where."""
+    """Each row has its texts in the order of the columns, at any position in the buffers, and has its offsets."""
     count = data.draw(st.integers(0, 12))
     drawn = data.draw(st.lists(columns_of_rows(count), min_size=1, max_size=4))
     # A source that several columns share is copied once.
@@ -296,7 +296,7 @@ def test_rows_hold_the_texts_of_all_columns(data):
 
 
 def plain_expression(has):
-    """Return what sets some columns and removes the others."""
+    """Return the expression that sets some columns and removes the others."""
     sets = ", ".join(f"#n{index} = :v{index}" for index, value in enumerate(has) if value)
     removes = ", ".join(f"#n{index}" for index, value in enumerate(has) if not value)
     clauses = [f"{verb} {named}" for verb, named in (("SET", sets), ("REMOVE", removes)) if named]
@@ -304,8 +304,8 @@ def plain_expression(has):
 
 
 @given(st.data(), st.integers(1, 140))
-def test_expressions_set_what_is_there_and_remove_the_rest(data, columns):
-    """The expression of each row is that of a plain builder, for any number of columns and any of them missing."""
+def test_expressions_set_present_and_remove_absent_attributes(data, columns):
+    """The expression of each row is that of a plain builder, for any number of columns and any missing ones."""
     count = data.draw(st.integers(0, 6))
     present = data.draw(arrays(np.bool_, (count, columns)))
     made = UpdateExpressions(columns).of(present)
@@ -314,7 +314,7 @@ def test_expressions_set_what_is_there_and_remove_the_rest(data, columns):
 
 @pytest.mark.parametrize(("rows", "columns"), [(3000, 70), (2, 200_000)])
 def test_expressions_of_many_patterns_are_made_block_by_block(rows, columns):
-    """More patterns than are made at once, and one pattern that is more than that by itself, are no different."""
+    """More patterns than in one block, and one pattern that is larger than a block, have the same result."""
     present = np.random.default_rng(0).random((rows, columns)) < 0.5
     made = UpdateExpressions(columns).of(np.concatenate([present, present]))
     assert len(made.begins) == 2 * rows

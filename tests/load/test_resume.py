@@ -1,4 +1,4 @@
-"""A load that was stopped goes on: no row is lost, and what is noted as finished is not written again."""
+"""A stopped load is resumed: no row is lost, and finished rows are not written again."""
 
 import gzip
 import json
@@ -36,7 +36,7 @@ def server():
 
 @pytest.fixture
 def source(tmp_path):
-    """Return a folder of two files with twenty row groups together."""
+    """Return a folder of two files with twenty row groups in total."""
     folder = tmp_path / "in"
     folder.mkdir()
     for number in range(2):
@@ -47,7 +47,7 @@ def source(tmp_path):
 
 @pytest.fixture
 def load(server, source, tmp_path):
-    """Return a function that loads the folder, its progress noted in a folder of this test."""
+    """Return a function that loads the folder, with checkpoints in a folder of this test."""
 
     def run(where=source, **options):
         state = {"state": str(tmp_path / "state"), "job_id": "job_1", "endpoint_url": server.endpoint_url, **options}
@@ -57,25 +57,25 @@ def load(server, source, tmp_path):
 
 
 def noted_rows(folder):
-    """Return how many rows the notes of a job call finished."""
+    """Return the number of finished rows in the checkpoints of a job."""
     notes = [json.loads(path.read_text()) for path in folder.glob("_ddbio/job_1.load/*.json")]
     assert all(rows == GROUP for note in notes for _, _, rows in note["finished"])
     return sum(rows * (last - first + 1) for note in notes for first, last, rows in note["finished"])
 
 
 def test_a_finished_load_writes_nothing_again(load, server):
-    """The same job, run again, has nothing to do."""
+    """The same job has no more work in a second run."""
     assert load(lanes=2).written == ROWS
     sent = server.requests()["BatchWriteItem"]
-    # Twenty row groups are no twenty times a half-filled last request.
+    # Twenty row groups do not have twenty half-filled last requests.
     assert sent <= ROWS // 25 * 1.1
     again = load()
     assert (again.rows, again.resumed_rows, again.job_id) == (0, ROWS, "job_1")
     assert server.requests()["BatchWriteItem"] == sent
 
 
-def test_the_plan_counts_what_is_left(load, server, source, tmp_path):
-    """Units of earlier runs are in none of the plan's numbers but that of the rows that are finished."""
+def test_the_plan_counts_the_remaining_rows(load, server, source, tmp_path):
+    """The plan does not include units of earlier runs, except in the number of finished rows."""
     options = {"table": "rows", "state": str(tmp_path / "state"), "job_id": "job_1", "wcu_per_second": 100}
 
     def plan():
@@ -93,14 +93,14 @@ def test_the_plan_counts_what_is_left(load, server, source, tmp_path):
 
 
 def test_a_load_that_created_its_table_is_continued(server, source, tmp_path):
-    """The table that the first run made is the table of the second."""
+    """The table that the first run created is the table of the second run."""
     options = {"create_table": True, "key": "pk:S", "state": str(tmp_path / "state"), "job_id": "job_1"}
     reports = [ddbio.load_files(source, "made", endpoint_url=server.endpoint_url, **options) for _ in range(2)]
     assert [(report.rows, report.resumed_rows) for report in reports] == [(ROWS, 0), (0, ROWS)]
 
 
-def test_a_killed_load_goes_on(load, server, source, tmp_path):
-    """After SIGKILL the rows not noted are written, and no others."""
+def test_a_killed_load_is_resumed(load, server, source, tmp_path):
+    """After SIGKILL only the rows without a checkpoint are written."""
     flags = ["--endpoint-url", server.endpoint_url, "--state", str(tmp_path / "state"), "--job-id", "job_1"]
     command = [sys.executable, "-m", "ddbio", "load", str(source), "rows", *flags, "--wcu-per-second", "200", "--json"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
@@ -115,8 +115,8 @@ def test_a_killed_load_goes_on(load, server, source, tmp_path):
     assert ddbio.read_table("rows", endpoint_url=server.endpoint_url).num_rows == ROWS
 
 
-def test_no_progress_ends_in_a_way_to_go_on(source, tmp_path):
-    """Where nothing gets through, the error names the command that goes on, and that goes on."""
+def test_no_progress_ends_with_the_command_to_resume(source, tmp_path):
+    """Without progress, the error has the command that resumes the load, and this command works."""
     storm = Faults(storms=(Storm(0, 10**9),))
     with FakeDynamoDB() as server, FakeDynamoDB(proxy=server.endpoint_url, faults=storm) as stormy:
         server.load("rows", b"", "pk:S")
@@ -136,7 +136,7 @@ def test_no_progress_ends_in_a_way_to_go_on(source, tmp_path):
     ],
 )
 def test_another_load_under_the_same_id_is_refused(load, options, words):
-    """What changes the outcome may not change within a job; what changes its speed may."""
+    """Options that change the result may not change within a job. Options that change its speed may."""
     load()
     if words is None:
         assert load(**options).rows == 0
@@ -146,7 +146,7 @@ def test_another_load_under_the_same_id_is_refused(load, options, words):
 
 
 def test_rows_that_two_runs_have_finished_are_counted_once(load, tmp_path):
-    """Two runs of one job at the same time are twice the work, and yet the same rows."""
+    """Two runs of one job at the same time do twice the work, with the same rows."""
     load()
     (note,) = (tmp_path / "state").glob("_ddbio/job_1.load/*.json")
     note.with_name("other.json").write_bytes(note.read_bytes())
@@ -154,7 +154,7 @@ def test_rows_that_two_runs_have_finished_are_counted_once(load, tmp_path):
 
 
 def test_a_changed_source_is_refused(load, source):
-    """A file that was replaced is noticed, also where its size is the same."""
+    """A replaced file is detected, even with the same size."""
     load()
     path = source / "0.parquet"
     os.utime(path, (1, 1))
@@ -163,7 +163,7 @@ def test_a_changed_source_is_refused(load, source):
 
 
 def test_a_recreated_table_is_refused(load, server):
-    """Rows that were written into a table that is gone are not taken for written."""
+    """Rows that were written into a deleted table do not count as written."""
     load()
     client = ClientSpec(server.endpoint_url, "eu-west-1").client("dynamodb")
     client.delete_table(TableName="rows")
@@ -173,7 +173,7 @@ def test_a_recreated_table_is_refused(load, server):
 
 
 def test_a_unit_whose_rejects_are_not_kept_is_not_finished(load, tmp_path, source):
-    """A job that failed at a bad row goes on with a place for rejects, whose row numbers count the whole source."""
+    """A job that failed at a bad row is resumed with reject_to. Its row numbers count the full source."""
     bad = pa.table({"pk": ["x", "", "y"], "n": [1, 2, 3]})
     pq.write_table(bad, source / "9.parquet")
     with pytest.raises(PartialWriteError, match="row 4001 cannot be written"):
@@ -186,7 +186,7 @@ def test_a_unit_whose_rejects_are_not_kept_is_not_finished(load, tmp_path, sourc
 
 
 def test_a_unit_whose_rejects_cannot_be_stored_is_not_finished(load, tmp_path, source):
-    """Where the place for rejects fails, the unit is not noted: the next run tries its rows again."""
+    """If writing to reject_to fails, the unit is not recorded: the next run tries its rows again."""
     pq.write_table(pa.table({"pk": ["x", "", "y"], "n": [1, 2, 3]}), source / "9.parquet")
     (tmp_path / "bad").write_text("a file where the folder should be")
     with pytest.raises(TargetError):
@@ -196,8 +196,8 @@ def test_a_unit_whose_rejects_cannot_be_stored_is_not_finished(load, tmp_path, s
 
 
 def test_a_unit_whose_row_the_service_refuses_is_not_finished(tmp_path):
-    """A row that only the service can refuse, since the item would grow too large, is tried again by the next run."""
-    # So slow that no answer is there before the unit's last row was handed over.
+    """A row that only the service can refuse, since the item would become too large, is tried again by the next run."""
+    # The responses are so slow that none arrives before the unit's last row was passed on.
     with FakeDynamoDB(latency_seconds=0.5) as server:
         stored = {"pk": {"S": "b"}, "text": {"S": "x" * 400_000}}
         server.load("rows", json.dumps({"Item": stored}).encode() + b"\n", "pk:S")
@@ -211,7 +211,7 @@ def test_a_unit_whose_row_the_service_refuses_is_not_finished(tmp_path):
 
 
 def test_a_state_that_cannot_be_written(load, tmp_path, monkeypatch, caplog):
-    """A place that was asked for must take the notes; without the default one the load only says so."""
+    """A given state must be writable. Without the default state the load only logs a warning."""
     (tmp_path / "file").write_text("")
     with pytest.raises(TargetError):
         load(state=str(tmp_path / "file"))
@@ -221,7 +221,10 @@ def test_a_state_that_cannot_be_written(load, tmp_path, monkeypatch, caplog):
 
 
 def test_old_checkpoints_are_swept_from_the_default_folder_alone(load, tmp_path, monkeypatch):
-    """What no job has touched for 90 days goes with the next load, but for that job's own; a given state stays."""
+    """Checkpoints that no job has changed for 90 days are deleted by the next load, except its own.
+
+    A given state is kept.
+    """
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     folder, other = tmp_path / "ddbio", tmp_path / "state"
     for job_id in ("old", "young"):
@@ -243,7 +246,7 @@ def test_old_checkpoints_are_swept_from_the_default_folder_alone(load, tmp_path,
 
 
 def test_two_runs_of_one_job_exclude_each_other(source, tmp_path):
-    """A second run of a job that is under way is refused by its process, and goes on after that."""
+    """A second run of a running job is refused, and is resumed after that."""
     with FakeDynamoDB() as server:
         server.load("rows", b"", "pk:S")
         state = tmp_path / "state"
@@ -258,7 +261,7 @@ def test_two_runs_of_one_job_exclude_each_other(source, tmp_path):
 
 
 def test_the_same_load_under_another_id_is_recognized(load, server, caplog, tmp_path):
-    """A load that was stopped says how to go on, nothing is skipped unless that is done; a finished one runs anew."""
+    """A stopped load logs how to resume it. Otherwise nothing is skipped, and a finished one runs again."""
     caplog.set_level("INFO", "ddbio.load")
     assert load(job_id=None).earlier_job_id is None
     assert "the same load" not in caplog.text
@@ -277,7 +280,7 @@ def test_the_same_load_under_another_id_is_recognized(load, server, caplog, tmp_
 
 
 def test_the_same_load_does_not_run_beside_itself(source, tmp_path):
-    """Under another id, too, older rows of a key could be written after newer ones; other loads may run."""
+    """Under another id, older rows of a key could also be written after newer ones. Other loads may run."""
     with FakeDynamoDB() as server:
         server.load("rows", b"", "pk:S")
         options = {"endpoint_url": server.endpoint_url, "state": str(tmp_path / "state")}
@@ -307,7 +310,7 @@ def test_the_same_load_does_not_run_beside_itself(source, tmp_path):
     ids=str,
 )
 def test_every_mode_run_twice_has_the_result_of_once(server, tmp_path, options):
-    """A load that is repeated without a job id adds nothing, and leaves what a single run leaves; keys come twice."""
+    """A load that is repeated without a job id has the result of one run, also for repeated keys."""
     keys = [f"{n % 40:02}" for n in range(120)]
     columns = {"pk": keys, "n": list(range(120))}
     if "operation_by" in options:
@@ -332,8 +335,8 @@ def test_every_mode_run_twice_has_the_result_of_once(server, tmp_path, options):
 
 
 @pytest.mark.parametrize("name", ["rows.csv.gz", "rows.jsonl", "rows.json.gz"])
-def test_a_load_of_text_goes_on_within_the_file(load, server, tmp_path, name):
-    """Of one file of text, which is one unit, the rows that were noted are not written again."""
+def test_a_load_of_text_resumes_within_the_file(load, server, tmp_path, name):
+    """For one text file, which is one unit, the recorded rows are not written again."""
     count, done, folder = 9000, 7001, tmp_path / "text"
     folder.mkdir()
     if "csv" in name:

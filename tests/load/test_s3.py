@@ -1,4 +1,4 @@
-"""Load objects of a bucket into a table, and set rejected rows aside in another prefix."""
+"""Loads of objects of a bucket, with rejected rows in another prefix."""
 
 import io
 import json
@@ -46,8 +46,8 @@ def test_objects_of_a_prefix_become_items(s3, table):
     assert ddbio.read_table("rows", endpoint_url=table).num_rows == 150
 
 
-def test_rejected_rows_lie_in_the_bucket(s3, table):
-    """A row without a key is set aside with its reason; the others are written."""
+def test_rejected_rows_are_in_the_bucket(s3, table):
+    """A row without a key is rejected with its reason. The others are written."""
     client, url = s3
     lines = b'{"id": "a", "n": 1}\n{"id": "", "n": 2}\n{"n": 3}\n'
     client.put_object(Bucket=BUCKET, Key="bad/rows.jsonl", Body=lines)
@@ -61,14 +61,14 @@ def test_rejected_rows_lie_in_the_bucket(s3, table):
     assert len([json.loads(line) for line in text.splitlines()]) == 2
 
 
-def test_missing_bucket_is_said(s3, table):
-    """A bucket that is not there is one clear error."""
+def test_a_missing_bucket_is_an_error(s3, table):
+    """A missing bucket is one clear error."""
     with pytest.raises(NotFoundError, match="nobody"):
         ddbio.load_files("s3://nobody/in/", "rows", endpoint_url=table, s3_endpoint_url=s3[1])
 
 
-def test_a_load_goes_on_from_notes_in_the_bucket(s3, table):
-    """Notes may lie in a bucket; an object that was replaced by one of its size is another source."""
+def test_a_load_resumes_from_checkpoints_in_the_bucket(s3, table):
+    """Checkpoints may be in a bucket. A replaced object with the same size is another source."""
     client, url = s3
 
     def put(word):

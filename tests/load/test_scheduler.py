@@ -28,7 +28,7 @@ from tests.aws.virtual_service import Clock, Service, error_of, storm, writes_of
 
 
 class Sent:
-    """A request that the service has, or will have before it is answered."""
+    """Request that the service has, or will have before it is answered."""
 
     expires_at = float("inf")
 
@@ -44,7 +44,7 @@ class Sent:
                 self.outcome = (b"", error)
 
     def result(self):
-        """Return what the service answered, or raise it."""
+        """Return the response of the service, or raise it."""
         self.happen()
         body, error = self.outcome
         if error is not None:
@@ -53,13 +53,13 @@ class Sent:
 
 
 class VirtualNetwork:
-    """Carry requests to a service in virtual time; what is on its way arrives, and is answered, in any order."""
+    """Network to a service in virtual time. Requests in flight arrive, and are answered, in any order."""
 
     def __init__(self, service, draw):
         self.service, self.draw, self.on_its_way, self.most, self.begun = service, draw, [], 0, 0
 
     def begin(self, operation, table, body):
-        """Send a request; sometimes the service acts at once."""
+        """Send a request. Sometimes the service acts immediately."""
         self.begun += 1
         sent = Sent(lambda: self.service.call(operation, table, body))
         if self.draw.random() < 0.3:
@@ -67,12 +67,12 @@ class VirtualNetwork:
         return sent
 
     def add(self, pending):
-        """Wait for this one too."""
+        """Also wait for this one."""
         self.on_its_way.append(pending)
         self.most = max(self.most, len(self.on_its_way))
 
     def wait(self, seconds):
-        """Let time pass, or some answers come."""
+        """Let time pass, or some responses arrive."""
         if seconds is not None and (not self.on_its_way or self.draw.random() < 0.5):
             self.service.clock.now += max(seconds, 1e-6)
             return []
@@ -90,7 +90,7 @@ def scheduler_on(service, seed, lanes, rate=None):
 
 
 def dealt(keys, lanes, first):
-    """Return the puts of rows with these keys for each lane, all of a key in one; rows are numbered from ``first``."""
+    """Return the puts of rows with these keys for each lane, all of a key in one. Rows are numbered from ``first``."""
     writes_of_lanes = []
     for lane in range(lanes):
         indices = [index for index, key in enumerate(keys) if key % lanes == lane]
@@ -102,7 +102,7 @@ def dealt(keys, lanes, first):
 
 @pytest.mark.timeout(3600)
 def test_whatever_happens_every_acknowledged_row_is_there(seeds):
-    """The end state is that of the rows in order, no key goes back, checkpoints keep theirs."""
+    """The final state is that of the rows in order, no key returns to an older state, and checkpoints stay in order."""
     for seed in seeds(300, 3_000):
         draw = random.Random(-seed - 1)
         lanes = draw.randint(1, 9)
@@ -138,7 +138,10 @@ def test_whatever_happens_every_acknowledged_row_is_there(seeds):
 
 
 def test_deferred_rows_hold_up_checkpoints_and_no_rows():
-    """Rows of later chunks pass them; a checkpoint waits for those before it, and a deferred row can be rejected."""
+    """Rows of later chunks are sent before them.
+
+    A checkpoint waits for earlier ones, and a deferred row can be rejected.
+    """
     is_hot = True
 
     def misbehave(service, writes):
@@ -167,7 +170,7 @@ def test_deferred_rows_hold_up_checkpoints_and_no_rows():
 
 
 def test_lanes_wait_together():
-    """While one lane waits for its answer the others have sent theirs."""
+    """While one lane waits for its response, the others have sent theirs."""
     scheduler, network = scheduler_on(Service(Clock()), 1, 6)
     runner = InlineRunner(scheduler)
     runner.put(*dealt(list(range(900)), 6, 0))
@@ -175,8 +178,8 @@ def test_lanes_wait_together():
     assert network.most == 6
 
 
-def test_what_may_be_sent_is_on_its_way_while_rows_are_read(seeds):
-    """When rows are taken, no lane keeps a request back: without another answer there is nothing to send."""
+def test_requests_are_sent_while_rows_are_read(seeds):
+    """When rows are added, no lane has an unsent request: without another response there is nothing to send."""
     for seed in seeds(20, 200):
         scheduler, network = scheduler_on(Service(Clock()), seed, 6)
         runner = InlineRunner(scheduler)
@@ -190,8 +193,8 @@ def test_what_may_be_sent_is_on_its_way_while_rows_are_read(seeds):
         assert sum(lane.counts.written for lane in scheduler.lanes) == 1200, seed
 
 
-def test_what_ends_a_lane_ends_all_and_leaves_nothing_unanswered():
-    """The first error is raised; what was on its way is counted, nothing else is sent."""
+def test_an_error_ends_all_lanes_and_awaits_all_responses():
+    """The first error is raised. Requests in flight are counted, and nothing else is sent."""
 
     def misbehave(service, writes):
         if any(write["PutRequest"]["Item"]["pk"]["S"] == "k7" for write in writes):
@@ -209,7 +212,7 @@ def test_what_ends_a_lane_ends_all_and_leaves_nothing_unanswered():
     assert sum(lane.counts.written for lane in scheduler.lanes) == len(service.items)
 
 
-def test_rejects_are_known_of_a_share_that_was_abandoned():
+def test_rejects_of_an_abandoned_lane_are_reported():
     """Rows that the service had refused before the end are reported, though the work of their lane was not finished."""
 
     def misbehave(service, writes):
@@ -230,7 +233,7 @@ def test_rejects_are_known_of_a_share_that_was_abandoned():
 
 
 def test_a_closed_budget_stops_the_scheduler():
-    """A job that is being stopped sends nothing more."""
+    """A job that is being stopped sends no more requests."""
     service = Service(Clock())
     network = VirtualNetwork(service, random.Random(0))
     budget = LocalBudget(1.0, clock=service.clock)
@@ -248,7 +251,7 @@ WAIT_SECONDS = 300
 
 
 class Gate:
-    """A source whose answers come when they are let through, by pipes."""
+    """Source that releases its responses on request, by pipes."""
 
     expires_at = float("inf")
 
@@ -256,14 +259,14 @@ class Gate:
         self.begun, self.may = threading.Semaphore(0), threading.Event()
 
     def begin(self, operation, table, body):
-        """Send a request that is answered when that is allowed."""
+        """Send a request that is answered when it is released."""
         bell = Bell(self.may)
         self.begun.release()
         return bell
 
 
 class Bell:
-    """A request whose descriptor can be read once a thread has seen that it may be answered."""
+    """Request whose descriptor is readable after a thread has seen that it may be answered."""
 
     expires_at = float("inf")
 
@@ -274,15 +277,15 @@ class Bell:
 
     @property
     def link(self):
-        """Return what the descriptor belongs to."""
+        """Return the key of a descriptor."""
         return self.ends
 
     def fileno(self):
-        """Return what can be read."""
+        """Return the readable descriptors."""
         return self.ends[0].fileno()
 
     def result(self):
-        """Return an answer that leaves nothing."""
+        """Return a response without unprocessed rows."""
         self.thread.join()
         for end in self.ends:
             end.close()
@@ -290,14 +293,14 @@ class Bell:
 
 
 def background(source, lanes):
-    """Return a runner in a thread of its own, and what it waits with."""
+    """Return a runner in a separate thread, and its poller."""
     budget, poller = LocalBudget(None), ResponsePoller(can_wake=True)
     members = [Lane("rows", ["pk"], budget, 600) for _ in range(lanes)]
     return ThreadRunner(WriteScheduler(members, source, budget, poller, nulls=False), poller), poller
 
 
 def test_a_scheduler_in_a_thread_works_while_rows_are_read():
-    """What was handed over is sent though nobody waits for it, and more is taken only when a lane is idle."""
+    """Added rows are sent without a waiting caller, and more are accepted only when a lane is idle."""
     gate = Gate()
     runner, poller = background(gate, 2)
     runner.put(*dealt([0, 1], 2, 0))
@@ -324,7 +327,7 @@ def test_a_scheduler_in_a_thread_works_while_rows_are_read():
 
 
 def test_a_scheduler_in_a_thread_is_stopped():
-    """Abandoned, it takes the answers to what it has sent and begins nothing else."""
+    """When abandoned, it receives the responses to sent requests and starts nothing else."""
     gate = Gate()
     runner, poller = background(gate, 1)
     runner.put(*dealt(list(range(60)), 1, 0))
@@ -335,7 +338,7 @@ def test_a_scheduler_in_a_thread_is_stopped():
         gate.may.set()
         wake()
 
-    # The answer comes when the thread is woken to be stopped.
+    # The response arrives when the thread is woken to be stopped.
     poller.wake = answer
     runner.abandon()
     poller.close()
@@ -343,13 +346,13 @@ def test_a_scheduler_in_a_thread_is_stopped():
 
 
 def put_forever(runner):
-    """Hand over rows until that fails."""
+    """Add rows until that fails."""
     for n in itertools.count():
         runner.put(*dealt([n], 3, n))
 
 
 def test_an_error_in_the_thread_is_raised_where_rows_are_handed_over():
-    """What ended a lane is raised by the next put, or at the end."""
+    """The error that ended a lane is raised by the next put, or at the end."""
 
     class Refusing:
         def begin(self, operation, table, body):
@@ -369,7 +372,7 @@ def test_an_error_in_the_thread_is_raised_where_rows_are_handed_over():
 
 
 def test_an_answer_that_does_not_come_is_taken_when_its_time_is_over():
-    """Whoever asks for its result then gets an error; one that comes in time is taken first."""
+    """The caller of its result then gets an error. A response in time is received first."""
     poller, may = ResponsePoller(), [threading.Event(), threading.Event()]
     late, other = map(Bell, may)
     poller.add(late)
@@ -390,7 +393,7 @@ WINDOW_SECONDS = 4.0
 
 
 class SlowNetwork:
-    """Answer every request after the same virtual time, in the order in which they were sent."""
+    """Network that answers every request after the same virtual time, in the order of sending."""
 
     def __init__(self, clock, latency_seconds):
         self.clock, self.latency_seconds, self.due, self.most = clock, latency_seconds, {}, 0
@@ -401,13 +404,13 @@ class SlowNetwork:
         return Sent(lambda: b'{"ConsumedCapacity":{"CapacityUnits":1.0}}')
 
     def add(self, pending):
-        """Wait for this one too."""
+        """Also wait for this one."""
         self.due[pending] = self.clock.now + self.latency_seconds
         self.sent_at.append(self.clock.now)
         self.most = max(self.most, len(self.due))
 
     def wait(self, seconds):
-        """Let time pass until the first answer comes, or for so long."""
+        """Let time pass until the first response arrives, or the time is over."""
         until = min([*self.due.values(), *([] if seconds is None else [self.clock.now + max(seconds, 1e-6)])])
         self.clock.now = max(self.clock.now, until)
         come = [pending for pending, due in self.due.items() if due <= until]
@@ -418,7 +421,7 @@ class SlowNetwork:
 
 @pytest.mark.parametrize(("wcu_per_second", "latency_seconds"), [(400, 0.02), (2000, 0.02), (2000, 0.04)])
 def test_requests_of_one_row_reach_the_budget(wcu_per_second, latency_seconds):
-    """However slow each answer is, as many updates are in flight as spend the budget: all but its margin of 1 %."""
+    """For any latency, enough updates are in flight to use the budget, except for its margin of 1 %."""
     facts = TableDescription("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
     options = WriteOptions(table="rows", mode="update", wcu_per_second=wcu_per_second)
     plan = plan_write(facts, options)
@@ -437,7 +440,7 @@ def test_requests_of_one_row_reach_the_budget(wcu_per_second, latency_seconds):
     assert sum(lane.counts.written for lane in members) == seconds * wcu_per_second
     assert seconds <= clock.now < 1.1 * seconds
     assert network.most >= wcu_per_second * latency_seconds
-    # From when as many are in flight, until the first lane has no row left.
+    # From the time with this number in flight, until the first lane has no row.
     first, last = network.sent_at[0] + 2.0, network.sent_at[-1] - 3.0
     begins = [first + number / 10 for number in range(int((last - first - WINDOW_SECONDS) * 10))]
     sums = [

@@ -1,4 +1,4 @@
-"""Files as units that can be read one by one: row groups, stripes, whole files of text."""
+"""Files as units that can be read one by one: row groups, stripes, complete text files."""
 
 import json
 
@@ -22,7 +22,7 @@ from tests.load.file_units import FACTS, opened, read
 
 
 def test_units_are_row_groups_stripes_and_files(folder):
-    """Files come in the order of their names, each in its parts; their rows are counted without reading them."""
+    """Files are in the order of their names, each with its parts. Their rows are counted without reading them."""
     source = opened(folder)
     parts = [(unit.entry.path, unit.part) for unit in source.units]
     groups = [("a.parquet", 0), ("a.parquet", 1), ("a.parquet", 2), ("a.parquet", 3)]
@@ -36,13 +36,13 @@ def test_units_are_row_groups_stripes_and_files(folder):
     [("a.parquet", ["a.parquet"]), ("sub", ["d.parquet"]), ("*.orc", ["b.orc"]), ("sub/d*", ["d.parquet"])],
 )
 def test_names_folders_and_globs(folder, name, paths):
-    """A file, a folder and a glob each bring their own files only."""
+    """A file, a folder and a glob each load only their own files."""
     assert [entry.path for entry in opened(f"{folder}/{name}").files] == paths
 
 
 @pytest.mark.parametrize("name", ["out.parquet", "out.parquet/", "file://{}/out.parquet", "odd[1].jsonl", "odd*.jsonl"])
 def test_folders_named_like_files_and_files_named_like_globs(tmp_path, name):
-    """What Spark writes to ``out.parquet`` is a folder; a name that matches nothing as a glob is taken as it is."""
+    """Spark writes a folder ``out.parquet``. A name that matches nothing as a glob is used literally."""
     (tmp_path / "out.parquet").mkdir()
     pq.write_table(pa.table({"pk": ["a"]}), tmp_path / "out.parquet" / "part-0.parquet")
     (tmp_path / "odd[1].jsonl").write_text('{"pk":"a"}\n')
@@ -51,7 +51,7 @@ def test_folders_named_like_files_and_files_named_like_globs(tmp_path, name):
 
 
 def test_a_file_of_other_columns_is_named(tmp_path):
-    """A file none of whose rows has the key is named in the error."""
+    """If no row of a file has the key, the error has the file."""
     (tmp_path / "a.jsonl").write_text('{"pk":"a"}\n')
     (tmp_path / "b.jsonl").write_text('{"v":1}\n')
     source = opened(tmp_path)
@@ -67,14 +67,14 @@ def test_an_orc_file_of_no_rows_is_a_source(tmp_path):
     assert (source.units, describe_source(source, plan).rows) == ((), 0)
 
 
-def test_a_missing_file_is_told(tmp_path):
-    """A name of a file that is not there is an error before anything is written."""
+def test_a_missing_file_is_an_error(tmp_path):
+    """A missing file is an error before anything is written."""
     with pytest.raises(NotFoundError, match="does not exist"):
         opened(tmp_path / "absent.parquet")
 
 
 def test_files_of_one_scan_have_each_key_once(tmp_path):
-    """Only files that the manifest of one scan names, with the target's key, are known to have no key twice."""
+    """Only files in the manifest of one scan, with the target's key, are known to have each key once."""
     with FakeDynamoDB() as server:
         options = {"endpoint_url": server.endpoint_url, "region": "us-east-1"}
         server.load("rows", b'{"pk":{"S":"a"},"v":{"S":"b"}}\n{"pk":{"S":"b"},"v":{"S":"b"}}\n', "pk:S")
@@ -112,7 +112,7 @@ def rows_of(source):
     ],
 )
 def test_a_star_stays_within_a_folder(folder, pattern, paths):
-    """One star and a question mark match no slash, two stars do; a folder is taken with all that is in it."""
+    """One star and a question mark match no slash, two stars do. A folder matches with all its files."""
     assert [f"{entry.path}" for entry in opened(f"{folder}/{pattern}").files] == paths
 
 
@@ -129,7 +129,7 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def test_folders_that_name_a_value_are_columns(days):
-    """Folders called name=value are columns, numbers where all are, unquoted; without a value they are null."""
+    """Folders named name=value are columns, numbers if all values are, unquoted. Without a value they are null."""
     source = opened(days)
     first, second, third = sorted(rows_of(source), key=lambda row: row["pk"])
     assert (first["day"], first["n"]) == ("2026-11-21", "1")
@@ -144,19 +144,19 @@ def test_folders_that_name_a_value_are_columns(days):
 
 
 def test_columns_of_folders_have_the_types_of_keys(days):
-    """A key attribute has its own type, whatever its values look like."""
+    """A key attribute has its own type, regardless of its values."""
     actual = {name: tag for unit in opened(days, {"n": "S", "day": "B"}).units for name, tag, _ in unit.columns}
     assert actual == {"day": "B", "n": "S"}
 
 
 def test_a_column_of_the_rows_stays(days):
-    """What the rows hold themselves is not replaced by what a folder is called."""
+    """Columns of the rows are not replaced by folders of the same name."""
     pq.write_table(pa.table({"pk": ["x"], "n": [7]}), days / "day=2026-11-21/n=1" / "x.parquet")
     assert [row["n"] for row in rows_of(opened(days)) if row["pk"] == "x"] == [7]
 
 
 def test_folders_may_be_left_out_or_refused(days):
-    """Asked to, a load leaves out what folders say, or refuses them."""
+    """On request, a load ignores or refuses columns of folders."""
     assert {tuple(row) for row in rows_of(opened(days, hive_partitions="ignore"))} == {("pk",)}
     with pytest.raises(OptionError, match="day, n: they are refused"):
         opened(days, hive_partitions="refuse")
@@ -181,16 +181,16 @@ PLAIN, TYPED = '{"size":{"S":3}}', '{"size":{"S":"a"}}'
         ('{"Items":[{"a":{"S":"x"}}],"ScannedCount":1}', "plain", {"Items": [{"a": {"S": "x"}}], "ScannedCount": 1}),
     ],
 )
-def test_json_is_what_it_is_said_to_be(tmp_path, text, json_format, row):
-    """Plain rows that look like DynamoDB JSON, and the other way, are read as somebody says."""
+def test_json_has_the_stated_format(tmp_path, text, json_format, row):
+    """Plain rows that look like DynamoDB JSON, and the reverse, are read in the stated format."""
     (tmp_path / "x.jsonl").write_text(text + "\n")
     source = opened(tmp_path, json_format=json_format)
     assert rows_of(source) == [row]
     assert RowFiles(source.store).sample(source.files[0], 1, json_format).batch.to_pylist() == [row]
 
 
-def test_json_that_is_not_what_it_is_said_to_be(tmp_path):
-    """Plain rows that are said to be DynamoDB JSON are refused."""
+def test_json_of_another_format_is_refused(tmp_path):
+    """Plain rows with the stated format DynamoDB JSON are refused."""
     (tmp_path / "x.jsonl").write_text(PLAIN + "\n")
     with pytest.raises(DecodeError, match=r"x\.jsonl"):
         rows_of(opened(tmp_path, json_format="dynamodb"))
@@ -198,7 +198,7 @@ def test_json_that_is_not_what_it_is_said_to_be(tmp_path):
 
 @pytest.mark.parametrize("name", ["x.jsonl.zst", "x.json.zst", "x.csv.zst"])
 def test_zstd_is_read(tmp_path, name):
-    """Text compressed by zstd, in one frame or several, is read and sampled; cut short it is refused."""
+    """Text compressed by zstd, in one frame or several, is read and sampled. Truncated text is refused."""
     lines = ["a\n", *(f"{number}\n" for number in range(90_000))]
     if "json" in name:
         lines = [f'{{"a":{number}}}\n' for number in range(90_000)]
@@ -214,7 +214,7 @@ def test_zstd_is_read(tmp_path, name):
 
 
 def test_text_that_is_written_as_it_is_has_the_columns_of_its_folders(tmp_path):
-    """Lines of DynamoDB JSON, saved answers and lines behind a byte order mark are rows with what their folders say."""
+    """Lines of DynamoDB JSON, saved responses and lines after a byte order mark get the columns of folders."""
     plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
     page, line = b'{"Items":[{"pk":{"S":"0"}}],"Count":1}', b'{"pk":{"S":"1"}}\n'
     for name, text in {"a.json": page, "b.jsonl": b"\xef\xbb\xbf" + line, "n=1/c.jsonl": line}.items():

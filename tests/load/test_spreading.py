@@ -1,4 +1,4 @@
-"""Windows of rows are spread without losing rows, the order of a key's rows or what a checkpoint stands for."""
+"""Windows of rows are spread without losing rows, the order of a key's rows or the meaning of a checkpoint."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ def plan_of(rate=None):
 
 
 def spread(feed, *, rate=None, any_order=False, window_bytes=WINDOW_BYTES):
-    """Return what becomes of a feed, and of the numbers of its rows."""
+    """Return the output for a feed, and the numbers of its rows."""
     spreading = RowSpreader(plan_of(rate), any_order=any_order, window_bytes=window_bytes)
     handed, numbers = [], []
     for element in (element for element in spreading.spread(feed) if element is not None):
@@ -35,7 +35,7 @@ def spread(feed, *, rate=None, any_order=False, window_bytes=WINDOW_BYTES):
 
 
 def rows_before(feed):
-    """Return the rows of a feed, and how many of them come before each checkpoint, by its name."""
+    """Return the rows of a feed, and the number of rows before each checkpoint, by its name."""
     rows, before = [], {}
     for element in feed:
         if isinstance(element, Checkpoint):
@@ -48,7 +48,7 @@ def rows_before(feed):
 @settings(deadline=None)
 @given(FEEDS, st.integers(1, 9), st.booleans())
 def test_rows_keys_and_checkpoints(sizes, n_keys, any_order):
-    """All rows come, a key's in their order unless any will do, and a checkpoint after all that was before it."""
+    """All rows are yielded, a key's rows in order unless any order is allowed, checkpoints after all earlier rows."""
     feed, start = [], 0
     for index, size in enumerate(sizes):
         if size is None:
@@ -71,7 +71,7 @@ def test_rows_keys_and_checkpoints(sizes, n_keys, any_order):
 
 
 def test_numbers_of_rows_are_kept_while_they_may_be_asked_for():
-    """A row that a lane still holds has its number after many small windows, and what is long done is forgotten."""
+    """A row that a lane still has keeps its number after many small windows. Finished rows are forgotten."""
     spreading = RowSpreader(plan_of(), any_order=True, window_bytes=1)
     feed = [pa.record_batch({"pk": [f"{n}-{index}" for index in range(1000)]}) for n in range(200)]
     handed = [batch.column(0).to_pylist() for batch in spreading.spread(feed) if batch is not None]
@@ -81,7 +81,7 @@ def test_numbers_of_rows_are_kept_while_they_may_be_asked_for():
 
 
 def test_rows_in_the_order_of_partitions_are_spread():
-    """Each chunk has as many rows of each of four partitions, though the source goes through one after the other."""
+    """Each chunk has the same number of rows of four partitions, though the source reads one after the other."""
     count = 40_000
     feed = [
         pa.record_batch({"pk": [f"{n:06}" for n in range(first, first + 1000)], "n": range(first, first + 1000)})
@@ -94,7 +94,7 @@ def test_rows_in_the_order_of_partitions_are_spread():
 
 
 def test_the_same_column_as_list_and_set_stays_apart():
-    """Batches whose types differ in metadata alone are never joined."""
+    """Batches whose types differ only in metadata are never joined."""
     plain = pa.schema({"pk": pa.string(), "v": pa.list_(pa.string())})
     tagged = plain.set(1, plain.field(1).with_metadata({"ddb:type": "SS"}))
     batches = [pa.record_batch([["a"], [["x"]]], schema=schema) for schema in (plain, tagged)]
@@ -112,19 +112,19 @@ def test_the_same_column_as_list_and_set_stays_apart():
     ],
 )
 def test_all_types_can_be_joined(kind, values):
-    """Dictionaries of different words, and what else needs care, are joined as well."""
+    """Dictionaries of different words, and other special columns, are also joined."""
     (joined,), _ = spread([pa.record_batch({"pk": [str(value)], "v": pa.array([value], kind)}) for value in values])
     assert joined.column(1).to_pylist() == values
 
 
 def test_a_row_without_a_key_leaves_its_window_as_it_came():
-    """What the encoder will refuse is no reason to fail."""
+    """Rows that the encoder will refuse do not fail here."""
     handed, _ = spread([pa.record_batch({"pk": ["a", None, "b", "a"], "v": [1, 2, 3, 4]})])
     assert rows_before(handed)[0] == [("v", "a", 1), ("v", None, 2), ("v", "b", 3), ("v", "a", 4)]
 
 
 def test_putting_rows_in_another_order_needs_no_pandas():
-    """An update and the first steps of a fold import no pandas, which takes longer than they do for a few rows."""
+    """An update and the first steps of a fold do not import pandas, which takes longer than they do for a few rows."""
     script = """
 import sys, tempfile
 import numpy as np, pyarrow as pa
@@ -149,7 +149,7 @@ print("pandas" in sys.modules)
 
 @pytest.mark.parametrize(("rate", "most"), [(2000.0, 20_000), (1000.0, 1000), (1.0, 200)])
 def test_a_small_budget_needs_no_wide_window(rate, most):
-    """Rows wait for others for seconds, and at the rate of one partition for one, so that units end soon."""
+    """Rows wait for others for seconds, and for one second at the rate of one partition, so that units finish soon."""
     feed = [pa.record_batch({"pk": [f"{n:06}" for n in range(first, first + 100)]}) for first in range(0, 40_000, 100)]
     marked = [element for index, batch in enumerate(feed) for element in (batch, Checkpoint(100 * (index + 1)))]
     handed, _ = spread([Checkpoint(0), *marked], rate=rate, window_bytes=1 << 26)

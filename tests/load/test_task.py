@@ -1,4 +1,4 @@
-"""How a load is dealt out to tasks, and what of it travels to them."""
+"""Assignment of a load's units to tasks, and the serialized size of a task."""
 
 import pickle
 
@@ -26,7 +26,7 @@ def units_of(sizes):
 @settings(deadline=None)
 @given(st.lists(st.integers(1, 1000), max_size=60), st.integers(1, 9))
 def test_every_unit_is_dealt_once_and_evenly(sizes, tasks):
-    """Each task has units in their order, none has none, and no task has more than its share and one unit."""
+    """Each task has units in order, none is empty, and no task has more than its share plus one unit."""
     units = units_of(sizes)
     dealt = assign_units(units, tasks)
     assert sorted((unit for part in dealt for unit in part), key=lambda unit: unit.number) == units
@@ -37,7 +37,7 @@ def test_every_unit_is_dealt_once_and_evenly(sizes, tasks):
 
 
 def test_a_task_carries_its_own_units_only():
-    """A task of few units is small however many there are."""
+    """A task of few units is small for any total number of units."""
     dealt = assign_units(units_of([100] * 5000), 1000)
     assert len(pickle.dumps(dealt[0])) < 2000
 
@@ -58,8 +58,8 @@ def test_a_task_carries_its_own_units_only():
         (1, {"engine": "spark", "tasks": 7, "mode": "update"}, True, "spark", 7),
     ],
 )
-def test_size_budget_and_order_choose_the_road(size, options, spark, engine, key_partitions):
-    """Spark is for what one process cannot do, and rows are shuffled where their order matters."""
+def test_size_budget_and_order_choose_the_engine(size, options, spark, engine, key_partitions):
+    """Spark is used if one process is not enough, and rows are shuffled if their order matters."""
     asked = parse_options(LoadOptions, {"source": "s", "table": "rows", **options})
     source = SourceDescription(1, 1, size, None, exact=False, row_units=None, columns=())
     plan = plan_load(asked, plan_write(FACTS, asked), FACTS, source, Resources(2, None, spark))

@@ -1,4 +1,4 @@
-"""Columns of text: one type over all files, or the declared one; every file is looked at before the first write."""
+"""Columns of text: one type over all files, or the declared one. Every file is checked before the first write."""
 
 import gzip
 import json
@@ -47,7 +47,7 @@ def load(table, source, **options):
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_csv_has_one_type_over_all_files(table, tmp_path, pack):
-    """A column is text in every file if it is text in one; a column of whole and broken numbers is numbers."""
+    """A column is text in every file if it is text in one. Integers and decimals are numbers."""
     texts = {"a": "pk,v,n,only\na,007,1,x\n", "b": "pk,v,n\nb,8,1.50\n", "c": "v,pk\n,c\n"}
     ending = ".csv" if pack is bytes else ".csv.gz"
     for name, text in texts.items():
@@ -63,8 +63,8 @@ def test_csv_has_one_type_over_all_files(table, tmp_path, pack):
 TYPES = "zip=string,n=number,b=bool,j=json,x=B"
 
 
-def test_declared_csv_is_what_is_declared(table, tmp_path):
-    """A cell that is no value of its declared type rejects its row, by its line; an empty one is missing."""
+def test_declared_csv_has_the_declared_types(table, tmp_path):
+    """A cell that is not a value of its declared type rejects its row with its line. An empty one is missing."""
     rows = [
         "pk,zip,n,b,j,x,free",
         'a,10115,1.50,true,"{""S"":""x""}",AAE=,1',
@@ -93,8 +93,8 @@ def test_declared_csv_is_what_is_declared(table, tmp_path):
     assert report.rejected == 4
 
 
-def test_declared_json_is_what_is_declared(table, tmp_path):
-    """Numbers in quotes become numbers, numbers become text, as they are written; what is not declared stays."""
+def test_declared_json_has_the_declared_types(table, tmp_path):
+    """Quoted numbers become numbers, numbers become text, as they are written. Undeclared columns are unchanged."""
     rows = [
         '{"pk":"a","zip":10115,"n":"1.50","free":1}',
         '{"pk":"b","zip":"007","n":2,"b":true}',
@@ -113,7 +113,7 @@ def test_declared_json_is_what_is_declared(table, tmp_path):
 
 @pytest.mark.parametrize("beside", ["1", "1e400", "12345678901234567890123", "null"])
 def test_declared_text_is_a_number_as_it_is_written(table, tmp_path, beside):
-    """Every number is text, with its exponent and digits, whatever reads the other values of its piece."""
+    """Every number is text, with its exponent and digits, for any other values of its piece."""
     numbers = ["1e5", "1E+5", "1.5e-3", "0e0", "-0", "-0.00", "1.0", "1e400", "1" * 50, "0.1234567890123456789"]
     numbers.append(f"1e{10**20}")
     rows = [f'{{"pk":"{number}","zip":{number}}}\n' for number in numbers]
@@ -125,15 +125,15 @@ def test_declared_text_is_a_number_as_it_is_written(table, tmp_path, beside):
     assert actual["text"] == {"zip": {"S": "x"}}
 
 
-def test_json_that_is_not_what_is_declared_names_its_line(table, tmp_path):
-    """What no number is rejects its row, and the error names file and line."""
+def test_json_of_another_type_names_its_line(table, tmp_path):
+    """An invalid number rejects its row, and the error has file and line."""
     (tmp_path / "a.jsonl").write_text('{"pk":"a",\n"n":"1"}\n{"pk":"b","n":"x"}\n')
     with pytest.raises(PartialWriteError, match=r"a\.jsonl, line 3\): json: n: .*'x' is not a DynamoDB number"):
         load(table, tmp_path, types=TYPES)
 
 
 def test_a_schema_file_declares_columns(table, tmp_path):
-    """What ``ddbio schema --json`` prints of another table is taken by a load, members of maps too."""
+    """The output of ``ddbio schema --json`` for another table is accepted by a load, including members of maps."""
     shape = ddbio.infer_schema(b'{"pk":{"S":"a"},"zip":{"S":"1"},"m":{"M":{"n":{"N":"1"}}},"tags":{"SS":["x"]}}\n')
     (tmp_path / "a.csv").write_text('pk,zip,m,tags\na,1,"{""n"":""2""}","[""x"",""y""]"\n')
     (tmp_path / "b.jsonl").write_text('{"pk":"b","zip":1,"m":{"n":"2","o":"3"},"tags":["x"]}\n')
@@ -154,14 +154,14 @@ def test_a_schema_file_declares_columns(table, tmp_path):
     ],
 )
 def test_impossible_declarations_are_refused(table, tmp_path, options, error, message):
-    """A key has its table's type, a type exists, and a column is declared once."""
+    """A key has its table's type, a type must exist, and a column is declared once."""
     (tmp_path / "a.csv").write_text("pk,n\na,1\n")
     with pytest.raises(error, match=message):
         load(table, tmp_path, **options)
 
 
 def test_types_are_for_text(table, tmp_path):
-    """Parquet says its own types."""
+    """Parquet files have the types of their columns."""
     pq.write_table(pa.table({"pk": ["a"]}), tmp_path / "a.parquet")
     with pytest.raises(OptionError, match="are for CSV and plain JSON"):
         load(table, tmp_path, types="n=number")
@@ -173,7 +173,7 @@ def write_ipc(path, columns):
 
 
 def broken_ipc(path):
-    """Write an Arrow file whose footer is gone."""
+    """Write an Arrow file without its footer."""
     write_ipc(path, {"pk": ["z"] * 100})
     path.write_bytes(path.read_bytes()[:-20])
 
@@ -193,7 +193,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_file_is_found_before_anything_is_written(server, table, tmp_path, name):
-    """However many good files come before it, the plan names the bad one and nothing is written."""
+    """For any number of good files before it, the plan reports the bad one and nothing is written."""
     for good in range(20):
         (tmp_path / f"a{good:02}.jsonl").write_text(f'{{"pk":"{good}"}}\n')
     write, message = BROKEN[name]
@@ -204,8 +204,8 @@ def test_a_broken_file_is_found_before_anything_is_written(server, table, tmp_pa
     assert items(table) == {}
 
 
-def test_csv_that_is_broken_in_the_middle_is_found_before_a_write_where_it_is_read_twice(table, tmp_path):
-    """The last line of the second file is known when the columns of both are chosen."""
+def test_csv_broken_in_the_middle_is_found_before_a_write_if_read_twice(table, tmp_path):
+    """The last line of the second file is checked when the columns of both are determined."""
     (tmp_path / "a.csv").write_text("pk,n\na,1\n")
     (tmp_path / "b.csv").write_text("pk,n\n" + "".join(f"b{n},{n}\n" for n in range(20_000)) + "c\n")
     with pytest.raises(DecodeError, match=r"b\.csv: line 20002: Expected 2 columns, got 1"):
@@ -223,8 +223,8 @@ def test_a_load_that_continues_has_the_same_types(table, tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["parquet", "feather", "csv", "csv.gz", "jsonl", "orc"])
-def test_times_of_a_column_that_is_not_there_are_refused(table, tmp_path, ending):
-    """Whatever the format, a form of times names a column of some file; nothing is written otherwise."""
+def test_times_of_a_missing_column_are_refused(table, tmp_path, ending):
+    """In any format, a time format must have a column of some file. Otherwise nothing is written."""
     rows = pa.table({"pk": ["a"], "expires_at": pa.array([0], pa.timestamp("us", "UTC"))})
     path = tmp_path / f"rows.{ending}"
     if ending in {"parquet", "feather", "orc"}:
@@ -239,10 +239,10 @@ def test_times_of_a_column_that_is_not_there_are_refused(table, tmp_path, ending
 
 
 @pytest.mark.parametrize("form", ["parquet", "orc", "avro", "csv", "json", "delta"])
-def test_forms_of_times_of_what_a_scan_wrote(server, table, tmp_path, form):
-    """Columns are known that a manifest or the metadata of a lake table notes, and no other is taken."""
+def test_formats_of_times_in_files_of_a_scan(server, table, tmp_path, form):
+    """Columns in a manifest or the metadata of a lake table are known, and no other is accepted."""
     server.load(f"{table[0]}of", b'{"pk":{"S":"a"},"at":{"N":"1700000000"}}\n', "pk:S")
-    # Lake tables hold the types of DynamoDB, which has no times.
+    # Lake tables have the types of DynamoDB, which has no times.
     times = {} if form == "delta" else {"timestamps": "at=epoch_s"}
     ddbio.scan_to_files(f"{table[0]}of", tmp_path / "rows", format=form, **times, **table[1])
     load(table, tmp_path / "rows", **times)

@@ -1,4 +1,4 @@
-"""Large files of text are read by ranges of bytes: units that are read, finished and continued one by one."""
+"""Large text files are read by ranges of bytes: units that are read, finished and resumed one by one."""
 
 import json
 
@@ -28,7 +28,7 @@ RANGE_BYTES = 8 * 1024 * 1024
 
 @pytest.fixture(autouse=True)
 def small_ranges(monkeypatch):
-    """Read files by ranges of some blocks each, in place of much larger ones."""
+    """Read files by ranges of some blocks each, instead of much larger ones."""
     monkeypatch.setattr(text_reader, "RANGE_BYTES", RANGE_BYTES)
     monkeypatch.setattr(byte_ranges, "__defaults__", (RANGE_BYTES,))
 
@@ -39,7 +39,7 @@ def options_of(source, **options):
 
 
 def opened_in_ranges(source, **options):
-    """Return the source, and a reader that knows what is found out of its text first."""
+    """Return the source, and a reader with the layouts of its text."""
     options = options_of(source, **options)
     actual, plan = open_source(options, {}, splits_text=True), plan_write(FACTS, options)
     engine = open_engine("local")
@@ -69,7 +69,7 @@ def keys_of(parts):
 
 
 def test_plain_lines_are_units_of_one_set_of_columns(tmp_path):
-    """Each range gives its own rows, in the order of the file, with the columns that all rows of the file need."""
+    """Each range has its own rows, in the order of the file, with the columns for all rows of the file."""
     with (tmp_path / "a.jsonl").open("w") as file:
         for number in range(ROWS):
             row = {"pk": f"k{number}", "n": number if number < ROWS - 9 else "late", "pad": PAD, "é": {"x": [number]}}
@@ -84,8 +84,8 @@ def test_plain_lines_are_units_of_one_set_of_columns(tmp_path):
     assert digest_of_batches(batch for value in actual for batch in value) == expected
 
 
-def test_items_in_lines_are_units_that_say_their_lines(tmp_path):
-    """DynamoDB JSON stays text; the line of a row counts those of all ranges before, as does that of an error."""
+def test_items_in_lines_have_line_numbers(tmp_path):
+    """DynamoDB JSON stays text. The line of a row, and of an error, includes the lines of all earlier ranges."""
     path = tmp_path / "a.json"
     with path.open("w") as file:
         for number in range(ROWS):
@@ -112,7 +112,7 @@ def test_items_in_lines_are_units_that_say_their_lines(tmp_path):
 
 @pytest.mark.parametrize("bad", [False, True])
 def test_csv_is_units_unless_its_quotes_are_unpaired(tmp_path, bad):
-    """Cells with line ends are no hindrance; where quotes are plain characters, all rows are in the first unit."""
+    """Cells with line ends are allowed. If quotes are plain characters, all rows are in the first unit."""
     pad = PAD + ('6" pipe' if bad else "")
     with (tmp_path / "a.csv").open("w") as file:
         file.write("pk,n,note\n")

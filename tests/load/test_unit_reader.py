@@ -17,14 +17,14 @@ from tests.load.file_units import FACTS, opened, read
 
 
 def test_a_unit_is_read_without_the_others(folder):
-    """Any unit may be left out, and a checkpoint says when each has been read."""
+    """Any unit may be left out, and a checkpoint reports when each has been read."""
     source = opened(folder)
     assert read(source, source.units) == {0: 300, 1: 300, 2: 300, 3: 100, 4: 1000, 5: 1, 6: 1000}
     assert read(source, source.units[3:6:2]) == {3: 100, 5: 1}
 
 
 def test_units_far_apart_are_read_in_rotation(folder):
-    """If any order will do, what comes first is from all over the source, and every unit still gets its checkpoint."""
+    """If any order is allowed, the first rows are from all parts of the source. Every unit has its checkpoint."""
     source = opened(folder)
     plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))
     first = list(itertools.islice(UnitReader(source.store, plan).read(source.units[:4], print, any_order=True), 4))
@@ -33,7 +33,7 @@ def test_units_far_apart_are_read_in_rotation(folder):
 
 
 def test_slices_of_large_rows_are_small(tmp_path):
-    """However large rows are, what is held at once comes from every place that is read at the same time."""
+    """For rows of any size, the rows in memory come from all streams that are read at the same time."""
     texts = pa.array(["x" * 20_000] * 4000)
     table = pa.table({"pk": [f"{number:04}" for number in range(4000)], "text": texts})
     pq.write_table(table, tmp_path / "large.parquet", 1000)
@@ -46,7 +46,7 @@ def test_slices_of_large_rows_are_small(tmp_path):
 
 
 def test_streams_of_units_are_alike_and_few():
-    """Adjacent units make streams of about the same size; large ones are not read at the same time."""
+    """Adjacent units make streams of about the same size. Large ones are not read at the same time."""
 
     def units_of(sizes, path="a.parquet"):
         return [Unit(number, StoredObject(path, size), 0, size) for number, size in enumerate(sizes)]
@@ -61,7 +61,7 @@ def test_streams_of_units_are_alike_and_few():
 
 
 def test_a_file_of_text_has_checkpoints_within(tmp_path):
-    """Rows that are written already are passed over, and checkpoints between the others count from the file's first."""
+    """Rows that are already written are skipped, and later checkpoints count from the file's first row."""
     (tmp_path / "a.csv").write_text("pk\n" + "".join(f"k{number}\n" for number in range(40_000)))
     source, begun, rows = opened(tmp_path), [], []
     plan = plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "rows"}))

@@ -1,4 +1,4 @@
-"""One lane against a service that throttles, leaves rows, fails after it has written and drops connections."""
+"""One lane against a service that throttles, leaves rows unprocessed, fails after writing and drops connections."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from tests.aws.virtual_service import TEMPLATE, Clock, Service, error_of, laid_o
 
 
 class DrivenLane:
-    """Take a lane's steps in virtual time."""
+    """Runner of a lane's steps in virtual time."""
 
     def __init__(self, service, budget, deadline_seconds=600.0):
         self.service, self.budget = service, budget
@@ -32,7 +32,7 @@ class DrivenLane:
             self.take(self.lane.retry())
 
     def take(self, steps):
-        """Take steps to their end."""
+        """Run steps to their end."""
         answer = None
         with contextlib.suppress(StopIteration):
             while True:
@@ -40,7 +40,7 @@ class DrivenLane:
                 answer = self.pause(step.attempt) if isinstance(step, Pause) else self.send(step)
 
     def send(self, step):
-        """Return what the service says, when the budget has granted the request."""
+        """Return the response of the service after the budget has granted the request."""
         step.grant, step.sent_at = self.budget.acquire(step.units), self.service.clock.now
         try:
             return self.service.call(step.operation, self.lane.table, step.body)
@@ -59,7 +59,7 @@ def lane_on(service, deadline_seconds=600.0, rate=None):
 
 @pytest.mark.parametrize("tenth", range(10))
 def test_whatever_happens_every_acknowledged_row_is_there(tenth):
-    """Sixty schedules each: the end state is that of the rows in order, rejects are exact, no key goes back in time."""
+    """In 60 schedules, the final state is that of the rows in order, rejects are exact, no key gets an old state."""
     for seed in range(tenth * 60, tenth * 60 + 60):
         draw = random.Random(-seed - 1)
         misbehave, bad = storm(seed)
@@ -77,7 +77,7 @@ def test_whatever_happens_every_acknowledged_row_is_there(tenth):
 
 
 def test_a_poisoned_batch_costs_only_its_bad_row():
-    """Halves are sent until the bad row is alone; the reason is recorded, the other 24 rows are written."""
+    """Halves are sent until the bad row is alone. The reason is recorded, and the other 24 rows are written."""
 
     def misbehave(service, writes):
         if any(write["PutRequest"]["Item"]["pk"]["S"] == "k7" for write in writes):
@@ -91,8 +91,8 @@ def test_a_poisoned_batch_costs_only_its_bad_row():
     assert service.calls <= 1 + 2 * 5
 
 
-def test_unprocessed_rows_are_known_by_value():
-    """The service may write a number key in another form when it gives a row back."""
+def test_unprocessed_rows_are_identified_by_value():
+    """The service may write a number key in another format when it returns a row."""
     writes = laid_out(np.arange(1), np.arange(1, dtype=np.uint64), np.ones(1), [b'{"pk":{"N":"1E1"}}'], TEMPLATE)
 
     class Speller(Service):
@@ -107,13 +107,13 @@ def test_unprocessed_rows_are_known_by_value():
 
 
 def puts_of(step):
-    """Return what a step asks to be written."""
+    """Return the rows of a step's request."""
     return json.loads(step.body)["RequestItems"]["rows"]
 
 
 @pytest.mark.parametrize(("returned", "pauses"), [(2, False), (12, False), (13, True), (25, True)])
 def test_a_lane_pauses_when_most_of_a_batch_comes_back(returned, pauses):
-    """When most partitions take more, what came back goes out again at once, then rows that are new."""
+    """If most partitions accept more, unprocessed rows are sent again immediately, then new rows."""
     driven = lane_on(Service(Clock(), lambda _, writes: writes[:returned]))
     steps = driven.lane.write(writes_of(range(60)))
     step = steps.send(None)
@@ -129,7 +129,7 @@ def test_a_lane_pauses_when_most_of_a_batch_comes_back(returned, pauses):
 
 
 def test_rows_of_a_partition_at_its_limit_hold_up_no_others():
-    """All others are written while they wait, those of later writes too, but no other row of their keys."""
+    """All other rows are written while they wait, also those of later writes, but no other row of their keys."""
     is_hot = True
     service = Service(Clock(), lambda _, writes: [write for write in writes if is_hot and key_of(write) < 10])
     driven = lane_on(service)
@@ -150,8 +150,8 @@ def key_of(write):
     return int(write["PutRequest"]["Item"]["pk"]["S"][1:])
 
 
-def test_units_are_those_of_each_answer():
-    """What a batch consumed of which rows came back is not taken for that of whole batches after it."""
+def test_units_are_those_of_each_response():
+    """The consumption of a batch with unprocessed rows is not used for full batches after it."""
     service = Service(Clock(), lambda service, writes: writes[:10] if service.calls % 3 == 0 else [])
     driven = lane_on(service)
     driven.write(writes_of(range(400)))
@@ -160,7 +160,7 @@ def test_units_are_those_of_each_answer():
 
 @pytest.mark.parametrize(("returned", "attempts"), [(24, [0, 0, 0]), (25, [0, 1, 2])])
 def test_pauses_grow_only_while_nothing_gets_through(returned, attempts):
-    """A partition at its limit takes a few rows of each batch: long pauses would leave its capacity idle."""
+    """A partition at its limit accepts a few rows of each batch. Long pauses would leave its capacity idle."""
     driven = lane_on(Service(Clock(), lambda _, writes: writes[:returned]))
     steps = driven.lane.write(writes_of(range(250)))
     seen, answer = [], None
@@ -175,7 +175,7 @@ def test_pauses_grow_only_while_nothing_gets_through(returned, attempts):
 
 
 def test_no_count_of_retries_ends_a_job_that_makes_progress():
-    """A row a minute for two hours is slow, not over."""
+    """One row per minute for two hours is slow, but not an error."""
 
     def misbehave(service, writes):
         if service.clock.now < service.allowed:
@@ -191,7 +191,7 @@ def test_no_count_of_retries_ends_a_job_that_makes_progress():
 
 
 def test_throttling_without_progress_ends_the_lane():
-    """When nothing was written for the deadline, the lane says what to do about it."""
+    """When nothing was written until the deadline, the error has advice."""
 
     def misbehave(service, writes):
         raise error_of("ProvisionedThroughputExceededException")
@@ -202,13 +202,13 @@ def test_throttling_without_progress_ends_the_lane():
 
 
 def test_answers_that_leave_everything_end_the_lane():
-    """An answer that processed nothing is no progress."""
+    """A response without processed rows is no progress."""
     with pytest.raises(ThrottledError):
         lane_on(Service(Clock(), lambda _, writes: writes), deadline_seconds=30).write(writes_of(range(3)))
 
 
 def test_an_endpoint_out_of_reach_ends_the_lane():
-    """Failures that last until the deadline are the endpoint's; shorter ones are waited out."""
+    """Failures that last until the deadline are those of the endpoint. The lane waits for shorter ones."""
 
     def misbehave(service, writes):
         raise ConnectionClosedError(endpoint_url="simulated")
@@ -220,7 +220,7 @@ def test_an_endpoint_out_of_reach_ends_the_lane():
 
 
 class SlowBudget(LocalBudget):
-    """Grant a request after ten minutes, in virtual time."""
+    """Budget that grants a request after ten minutes, in virtual time."""
 
     def acquire(self, units):
         """Let the time pass."""
@@ -229,7 +229,7 @@ class SlowBudget(LocalBudget):
 
 
 def test_waiting_for_the_budget_is_no_failure():
-    """A request that fails once after a long wait for a small budget is sent again, as often as that happens."""
+    """A request that fails once after a long wait for a small budget is sent again, any number of times."""
 
     def misbehave(service, writes):
         if service.calls % 2:
@@ -247,7 +247,10 @@ CONFLICTS = ["TransactionConflictException", "TransactionInProgressException", "
 
 @pytest.mark.parametrize("code", CONFLICTS)
 def test_a_conflict_with_another_writer_is_waited_out(code):
-    """An item that a transaction or another region holds is written when it is free; if never, the error names it."""
+    """An item that a transaction or another Region locks is written when it is free.
+
+    If it stays locked, the error has it.
+    """
 
     def misbehave(service, writes):
         if service.calls <= service.held:
@@ -264,8 +267,8 @@ def test_a_conflict_with_another_writer_is_waited_out(code):
 
 
 @pytest.mark.parametrize("reply", [b"<html>sign in</html>", b"[]", b"\xff"])
-def test_an_answer_that_is_none_is_told(reply):
-    """What answers in the service's place, as a proxy's page does, is named with what it said."""
+def test_an_invalid_response_is_an_error(reply):
+    """A response that is not of the service, such as a proxy's page, is an error with its text."""
     service = Service(Clock())
     service.endpoint_url = "http://portal"
     service.call = lambda *_: reply
@@ -273,8 +276,8 @@ def test_an_answer_that_is_none_is_told(reply):
         lane_on(service).write(writes_of([1]))
 
 
-def test_a_refusal_of_the_job_is_raised_at_once():
-    """What no retry can mend ends the lane with its own error."""
+def test_a_refusal_of_the_job_is_raised_immediately():
+    """An error that retries cannot fix ends the lane with its own class."""
 
     def misbehave(service, writes):
         raise error_of("AccessDeniedException")
@@ -296,7 +299,7 @@ def test_a_refusal_of_the_job_is_raised_at_once():
     ],
 )
 def test_throttles_reach_the_budget_by_their_reason(code, reason, scope):
-    """Who has to slow down is decided by the reason, not by the code alone."""
+    """The reason, not only the code, determines the throttle's scope."""
 
     def misbehave(service, writes):
         if service.calls == 1:
@@ -309,7 +312,7 @@ def test_throttles_reach_the_budget_by_their_reason(code, reason, scope):
 
 
 def test_a_lost_condition_is_a_skipped_row():
-    """A failed condition is an expected end of a row: counted, billed, not sent again."""
+    """A failed condition is an expected result of a row: counted, billed, not sent again."""
 
     class Refusing(Service):
         def call(self, operation, table, body):
@@ -323,7 +326,7 @@ def test_a_lost_condition_is_a_skipped_row():
 
 
 def test_real_units_correct_the_charge():
-    """Where every row also costs an index, the charge of later requests follows what was consumed."""
+    """If every row also costs an index, the units of later requests follow the consumption."""
 
     class Indexed(Service):
         def call(self, operation, table, body):
@@ -353,7 +356,7 @@ def test_real_units_correct_the_charge():
     ids=["reset", "5xx", "throttle"],
 )
 def test_a_broken_answer_is_charged(fault, charged):
-    """The service may have written and billed what it did not answer; what it refused has cost nothing."""
+    """The service may have written and billed a request without a response. A refused request has cost nothing."""
 
     def misbehave(service, writes):
         if service.calls == 1:
@@ -368,7 +371,7 @@ def test_a_broken_answer_is_charged(fault, charged):
 
 @pytest.mark.parametrize("returned", [["k99"], ["k1", "k99"]])
 def test_unknown_writes_that_come_back_are_refused(returned):
-    """An answer that returns what was not sent is not the service's: nothing of it is counted."""
+    """A response that returns unsent rows is not the service's. Nothing of it is counted."""
     left = [{"PutRequest": {"Item": {"pk": {"S": key}}}} for key in returned]
     service = Service(Clock())
     service.call = lambda *_: json.dumps({"UnprocessedItems": {"rows": left}}).encode()
@@ -381,7 +384,7 @@ def test_unknown_writes_that_come_back_are_refused(returned):
 
 
 def test_rows_that_come_back_do_not_lower_the_charge():
-    """What was consumed is measured by the rows that were written: the others cost nothing yet."""
+    """The consumption is measured per written row. The others have not cost anything yet."""
 
     class Watched(LocalBudget):
         def acquire(self, units):

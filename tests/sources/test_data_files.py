@@ -1,4 +1,4 @@
-"""Which files of a folder hold items."""
+"""Data files of a folder."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ METADATA = ["_ddbio/20260101T000000Z_0.json", "_SUCCESS.json", ".a.json.crc.json
 
 @pytest.fixture
 def folder(tmp_path):
-    """Return a folder of the metadata that Spark, AWS and ddbio's own jobs leave."""
+    """Return a folder with metadata files of Spark, AWS and ddbio's own jobs."""
     (tmp_path / "_ddbio").mkdir()
     for name in METADATA:
         (tmp_path / name).write_text('{"rows": 1}')
@@ -42,7 +42,7 @@ def folder(tmp_path):
 
 
 def test_metadata_is_no_data(folder):
-    """Manifests and hidden files are passed over."""
+    """Manifests and hidden files are skipped."""
     with pytest.raises(NotFoundError, match="holds no file"):
         find_data(str(folder), ConnectionOptions())
     (folder / "data").mkdir()
@@ -55,18 +55,18 @@ def test_metadata_is_no_data(folder):
 
 
 def test_the_schema_of_a_job_s_target_is_that_of_its_files(folder):
-    """Where a job wrote Parquet beside its manifest, the manifest is not taken for items."""
+    """If a job wrote Parquet next to its manifest, the manifest is not read as items."""
     pq.write_table(pa.table({"pk": ["x"]}), folder / "part.zstd.parquet")
     assert ddbio.infer_schema(folder).to_arrow().names == ["pk", "_rescue"]
 
 
 class Counting(LocalStore):
-    """Count the bytes that are read, and read no file whole."""
+    """Store that counts the bytes read, and refuses to read files completely."""
 
     n_bytes = 0
 
     def read(self, path):
-        """Refuse to."""
+        """Raise."""
         raise AssertionError(path)
 
     def read_chunks(self, path):
@@ -82,8 +82,8 @@ class Counting(LocalStore):
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
-def test_first_lines_cost_no_whole_file(tmp_path, pack):
-    """The first lines of a long file are read with little more than they take; of a short one all lines are."""
+def test_first_lines_do_not_read_the_full_file(tmp_path, pack):
+    """The first lines of a long file are read with little more than their size. A short file is read completely."""
     noise = np.random.default_rng(1).bytes(12 << 20).hex().encode()
     (tmp_path / "long.json").write_bytes(
         pack(b"1\n2\n3\n" + b"\n".join(noise[at : at + 99] for at in range(0, len(noise), 99)))
@@ -95,22 +95,22 @@ def test_first_lines_cost_no_whole_file(tmp_path, pack):
     assert read_lines(store, "short.json", 3) == b"1\n2\n"
 
 
-def test_a_parquet_schema_costs_no_whole_file(tmp_path):
-    """Of a Parquet file its footer is read; rows are read when they are asked for."""
+def test_a_parquet_schema_does_not_read_the_full_file(tmp_path):
+    """The schema of a Parquet file is read from its footer. Rows are read on request."""
     table = pa.table({"n": np.random.default_rng(1).integers(0, 1 << 60, 1 << 20)})
     pq.write_table(table, tmp_path / "a.parquet")
     store = Counting(str(tmp_path))
     assert read_schema(store, "a.parquet").names == ["n"]
     assert store.n_bytes <= 1 << 17
     assert pa.Table.from_batches(read_batches(store, next(store.list("a.parquet")))).equals(table)
-    with pytest.raises(NotFoundError, match=r"b\.parquet: no such file"):
+    with pytest.raises(NotFoundError, match=r"b\.parquet: there is no such file"):
         read_schema(store, "b.parquet")
 
 
 @pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize("wrap", [lambda item: item, lambda item: {"Item": item}, lambda item: {"Items": [item] * 9}])
 def test_a_sample_of_files_is_their_first_items(tmp_path, wrap, indent):
-    """Items are those of the first lines, or of the whole file where a document goes on behind them."""
+    """Items are those of the first lines, or of the full file if a document continues after them."""
     item = {"a": {"S": "x"}, "m": {"M": {"b": {"N": "1"}}}}
     later = item if "Items" in wrap(item) else {"later": {"S": "x"}}
     for name in ("a.json", "b.json"):
@@ -123,7 +123,7 @@ def test_a_sample_of_files_is_their_first_items(tmp_path, wrap, indent):
 
 
 def test_a_name_that_may_be_a_table_is_no_folder(folder, monkeypatch):
-    """A bare name is a table's; where a folder is called so too, neither is taken."""
+    """A bare name is a table's name. If a folder has the same name, neither is used."""
     monkeypatch.chdir(folder)
     (folder / "orders").mkdir()
     pq.write_table(pa.table({"pk": ["x"]}), folder / "orders" / "part.parquet")
@@ -142,7 +142,7 @@ def test_a_name_that_may_be_a_table_is_no_folder(folder, monkeypatch):
 
 @pytest.fixture
 def put(request, tmp_path):
-    """Return a function that stores the bytes of a name, and the location and the options to read it by."""
+    """Return a function that stores bytes under a name, and the location and the options to read it."""
     if getattr(request, "param", "local") == "local":
 
         def write(name, data):
@@ -183,7 +183,7 @@ NAMES = ["a[1].json", "a*.json", "a?.json", "[ab].json", "a[!1].json", "**.json"
     indirect=["put"],
 )
 def test_a_name_that_exists_is_no_glob(put, name):
-    """A file and a folder are taken literally, whatever signs are in their names; only other names are globs."""
+    """A file and a folder are used literally, with any signs in their names. Only other names are globs."""
     write, location, options = put
     for value in ("a1.json", "a2.json", "b.json", "x1/a.json"):
         write(value, lines_of(value))
@@ -209,7 +209,7 @@ def test_a_name_that_exists_is_no_glob(put, name):
     ],
 )
 def test_other_names_are_globs_for_every_verb(put, glob, keys):
-    """Digest, schema and load take the same globs, and an escaped glob is a name."""
+    """Digest, schema and load accept the same globs, and an escaped glob is a name."""
     write, location, options = put
     for value in ("a1.json", "a2.json", "b.json", "x1/a.json", *(["[ab].json"] if "[[]" in glob else [])):
         write(value, lines_of(value))
@@ -218,7 +218,7 @@ def test_other_names_are_globs_for_every_verb(put, glob, keys):
 
 @pytest.mark.parametrize("key", NAMES)
 def test_an_escaped_name_is_only_itself(key):
-    """What S3 says of an object is its key, and no glob of others."""
+    """The events of S3 have the key of an object, which matches no other glob."""
     assert matcher(escape_glob(key)).fullmatch(key)
     assert not any(matcher(escape_glob(key)).fullmatch(value) for value in ("a1.json", "a2.json", "ab.json", "a.json"))
 
@@ -262,8 +262,8 @@ UNNAMED = ["000000_0", "run-1690000000000-part-r-00001", "x-1-2024-11-22-18-05-0
     ],
     indirect=["put"],
 )
-def test_a_format_is_told_by_bytes(put, make):
-    """Files of Glue, Hive and Athena without an ending are read where their bytes tell the format."""
+def test_a_format_is_detected_by_bytes(put, make):
+    """Files of Glue, Hive and Athena without an ending are read if their bytes have a known format."""
     write, location, options = put
     write("a.json", lines_of("a"))
     for name in UNNAMED:
@@ -282,17 +282,17 @@ def test_a_format_is_told_by_bytes(put, make):
     indirect=["put"],
 )
 def test_a_format_that_nothing_tells_is_refused(put, name):
-    """Text without an ending is neither left out nor guessed: the option that states its format is named."""
+    """Text without an ending is neither left out nor guessed. The error has the option for its format."""
     write, location, options = put
     write("a.json", lines_of("a"))
     write(name, b"ORC,b\n" if name == "ORC_ids" else lines_of("b"))
     for read in (ddbio.digest, ddbio.infer_schema, ddbio.layout):
         for source in (location, f"{location}/*"):
-            with pytest.raises(OptionError, match=rf"{re.escape(name)} has a name and bytes .*: give input_format"):
+            with pytest.raises(OptionError, match=rf"{re.escape(name)} has an unknown format, .*: give input_format"):
                 read(source, **options)
     if name != "ORC_ids":
         assert keys_in(location, options, input_format="json") == ["a", "b"]
-    # What the message suggests, too.
+    # The suggestion of the message works, too.
     assert keys_in(f"{location}/*.json", options) == ["a"]
 
 
@@ -309,7 +309,7 @@ def test_a_format_that_nothing_tells_is_refused(put, name):
     ],
 )
 def test_a_format_that_is_stated(put, name, pack):
-    """The stated format is that of all files, compressed or not, in load, digest and schema."""
+    """The stated format applies to all files, compressed or not, in load, digest and schema."""
     write, location, options = put
     write(name, pack(lines_of("a", "b")))
     write("_SUCCESS", b"")
@@ -321,7 +321,7 @@ def test_a_format_that_is_stated(put, name, pack):
 
 @pytest.mark.parametrize("put", ["local", "s3"], indirect=True)
 def test_what_is_left_out_by_its_name_is_told(put, caplog):
-    """Files whose names begin as those of metadata do are named, and those that hold no rows are not."""
+    """Files with names of metadata are reported, and those without rows are not."""
     write, location, options = put
     write("a.json", lines_of("a"))
     hidden = ["_b.json", ".c.parquet", "manifest-1.json", "_temporary/0/d.json", "README.md"]
@@ -335,8 +335,8 @@ def test_what_is_left_out_by_its_name_is_told(put, caplog):
     assert keys_in(f"{location}/_b.json", options) == ["x"]
 
 
-def test_reports_and_plans_name_what_is_left_out(tmp_path):
-    """A load and an import say which files they did not read, in JSON and in print."""
+def test_reports_and_plans_list_left_out_files(tmp_path):
+    """A load and an import report the files that they did not read, in JSON and in text."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.json").write_bytes(lines_of("a"))
     (tmp_path / "in" / "_b.json").write_bytes(lines_of("b"))
@@ -353,7 +353,7 @@ def test_reports_and_plans_name_what_is_left_out(tmp_path):
 
 
 def test_digest_and_schema_read_all_formats_of_a_folder(put):
-    """A folder of JSON and of other formats is read whole, as a load reads it."""
+    """A folder of JSON and of other formats is read completely, as in a load."""
     write, location, options = put
     write("a.jsonl", lines_of("a"))
     write("b.parquet", parquet_of("b"))
@@ -367,7 +367,7 @@ def test_digest_and_schema_read_all_formats_of_a_folder(put):
 
 
 def test_a_published_folder_leaves_no_row_out(tmp_path):
-    """Files whose names tell no format are not published without a word."""
+    """Files with an unknown format are an error of a publication."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.parquet").write_bytes(parquet_of("a"))
     (tmp_path / "in" / "000000_0").write_bytes(parquet_of("b"))
