@@ -162,13 +162,13 @@ def expired_rows(rows: pa.Table, ttl: str | None, *, infers: bool) -> pa.Table:
     at: Any = pc.multiply(whole_seconds, _MICROS).cast(_ONLY_SECONDS)
     # An older release may have an attribute column with the same name.
     own = [name for name in _KEPT if name in rows.column_names and is_own(rows.schema.field(name), LOG_COLUMNS)]
-    kept = (
+    expired = (
         rows.select([*own, OLD_IMAGE, OLD_RESCUE])
         .append_column(pa.field(EXPIRED_AT, _ONLY_SECONDS), at)
         .append_column(pa.field(INFERRED, pa.bool_()), inferred)
         .filter(pc.and_(pc.and_(is_delete, has_image), marked))
     )
-    return _items(kept)
+    return _items(expired)
 
 
 def without_image(rows: pa.Table) -> int:
@@ -191,8 +191,8 @@ def without_attributes(items: pa.Table, names: Sequence[str]) -> pa.Table:
     column = items.schema.get_field_index(RESCUE_NAME)
     texts = [None if text is None else json.loads(text) for text in items.column(column).to_pylist()]
     if any(text is not None and not text.keys().isdisjoint(names) for text in texts):
-        left = [{name: value for name, value in (text or {}).items() if name not in names} for text in texts]
-        rescue = pa.array([compact_json(attributes) if attributes else None for attributes in left], pa.string())
+        remaining = [{name: value for name, value in (text or {}).items() if name not in names} for text in texts]
+        rescue = pa.array([compact_json(attributes) if attributes else None for attributes in remaining], pa.string())
         items = items.set_column(column, RESCUE_FIELD, rescue)
     return items
 
@@ -260,11 +260,11 @@ def in_key_range(rows: pa.Table, keys: Sequence[str], first: Sequence[Any], last
     SchemaError
         If a row lacks its key.
     """
-    lowest, highest, kept = list(first), list(last), np.zeros(rows.num_rows, np.bool_)
+    lowest, highest, is_in_range = list(first), list(last), np.zeros(rows.num_rows, np.bool_)
     for indices, columns in key_columns(rows, keys):
         row_keys = [list(key) for key in zip(*key_values(columns), strict=True)]
-        kept[indices] = [lowest <= key[: len(lowest)] and key[: len(highest)] <= highest for key in row_keys]
-    return rows.filter(pa.array(kept))
+        is_in_range[indices] = [lowest <= key[: len(lowest)] and key[: len(highest)] <= highest for key in row_keys]
+    return rows.filter(pa.array(is_in_range))
 
 
 _KIND, _DONE = "archive", "done"
@@ -426,8 +426,10 @@ class Archiver:
         indices, numbers = distinct_changes(
             ids, lambda row: self._streams.get(paths[int(np.searchsorted(ends, row, "right"))])
         )
-        kept = id_texts(Fingerprints(ids.high[indices], ids.low[indices]))
-        texts = [f"{text}+{number}" if number else text for text, number in zip(kept, numbers.tolist(), strict=True)]
+        identities = id_texts(Fingerprints(ids.high[indices], ids.low[indices]))
+        texts = [
+            f"{text}+{number}" if number else text for text, number in zip(identities, numbers.tolist(), strict=True)
+        ]
         return in_order(rows.take(int64_array(indices)).append_column(_CHANGE, pa.array(texts, pa.string()))), lost
 
     @functools.cached_property

@@ -425,7 +425,7 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
         spared |= {path for path, at in noted.written_at.items() if at < earliest}
     history = read_history(store)
     replaced = {path for snapshot in history for path in snapshot.removed}
-    made = {path for snapshot in history for path in snapshot.added}
+    compacted_files = {path for snapshot in history for path in snapshot.added}
     live = {file.path for file in live_files(store).files}
     entries = {entry.path: entry for entry in store.list() if entry.path in live and _is_within(options, entry.path)}
     counts, has_images = dict[str, int](), False
@@ -436,7 +436,7 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
     ids = {state.job_id for state in jobs if state.kind == CAPTURE}
     committed = {path for path in (history[-1].paths if history else ()) if _is_within(options, path)}
     missing = sorted({*_missing(named, counts, spared.union(replaced)), *(committed - entries.keys())})
-    others = entries.keys() - named.keys() - made
+    others = entries.keys() - named.keys() - compacted_files
     unknown = sorted(path for path in others if log_job_of(path) in ids)
     wrong = sorted(path for path, rows in counts.items() if named.get(path, rows) != rows)
     gaps = find_gaps([state for state in states if state.kind == CAPTURE])
@@ -472,15 +472,15 @@ def _missing(named: Mapping[str, int], counts: Mapping[str, int], spared: set[st
 
     A vacuum deletes the versions that record the files replaced by a compaction, so this compares numbers of rows.
     """
-    left, compacted = Counter[str](), set[str]()
+    surplus, compacted = Counter[str](), set[str]()
     for path, rows in counts.items():
         if path not in named and job_of(path):
             compacted.add(folder_of(path))
-            left[folder_of(path)] += rows
+            surplus[folder_of(path)] += rows
     gone = named.keys() - counts.keys() - spared
     for path in gone:
-        left[folder_of(path)] -= named[path]
-    yield from (path for path in gone if folder_of(path) not in compacted or left[folder_of(path)] < 0)
+        surplus[folder_of(path)] -= named[path]
+    yield from (path for path in gone if folder_of(path) not in compacted or surplus[folder_of(path)] < 0)
 
 
 def _audit(

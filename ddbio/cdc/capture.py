@@ -249,8 +249,8 @@ class BoundedStop(threading.Event):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the timeout has passed, or until the event is set."""
-        left = self._seconds - (time.monotonic() - self._began_at)
-        self._stop.wait(max(0.0, min(_LOOK_SECONDS if timeout is None else timeout, left)))
+        remaining_seconds = self._seconds - (time.monotonic() - self._began_at)
+        self._stop.wait(max(0.0, min(_LOOK_SECONDS if timeout is None else timeout, remaining_seconds)))
         return self.is_set()
 
 
@@ -476,20 +476,20 @@ class _Opening:
 
     def _resume(self, loop: CaptureLoop, lineage: LogLineage) -> None:
         last, start = BatchRecords(self.state).last(), self.options.start
-        left = dict[str, Any]()
+        left_positions = dict[str, Any]()
         if lineage.number > 1:
-            start, left = "trim-horizon", left_positions_before(self.state, lineage.number)
+            start, left_positions = "trim-horizon", left_positions_before(self.state, lineage.number)
         if lineage.number > 1 and lineage_number(last) < lineage.number:
-            left = self._left(last)
-            store_left_positions(self.state, lineage, left)
-        left_here = left.get(lineage.stream)
+            left_positions = self._left(last)
+            store_left_positions(self.state, lineage, left_positions)
+        left_here = left_positions.get(lineage.stream)
         if left_here is not None and time.time() - left_here["at"] >= loop.source.keeps_seconds:
             left_here = None
         # Only one of the processes that share a stream records the gap.
         gaps = [lineage.gap] if lineage.gap is not None and not self.lease else []
         positions = None if left_here is None else left_here["positions"]
         at = 0.0 if lineage.number == 1 else lineage.started_at
-        loop.resume(start, _declared(self.options, self.target), left=positions, gaps=gaps, not_before=at)
+        loop.resume(start, _declared(self.options, self.target), positions=positions, gaps=gaps, not_before=at)
 
     def _left(self, last: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the last positions in each earlier stream."""
@@ -606,8 +606,8 @@ def _log(
 
 def _columns(table: TableDescription, options: CaptureOptions, body: bytes) -> pa.Schema:
     """Return the columns inferred from a sample of the table and the first changes."""
-    wanted = {name: getattr(options, name) for name in ("numbers", "types", "sample_items")}
-    scan = parse_options(ScanOptions, {**connection_of(options), **wanted, "table": table.name})
+    scan_fields = {name: getattr(options, name) for name in ("numbers", "types", "sample_items")}
+    scan = parse_options(ScanOptions, {**connection_of(options), **scan_fields, "table": table.name})
     sampled = observe_table(table, scan, LocalBudget(budget_of(table, scan)))
     keys = {name for name, _ in table.key_types}
     if not body and not set(sampled.to_arrow().names) - keys - {RESCUE_NAME}:

@@ -92,11 +92,11 @@ class DeliveredObjects:
     def __post_init__(self) -> None:
         """List the objects."""
         self.store = open_store(self.options.source, self.options)
-        wanted = [entry for entry in self.store.list() if not entry.path.startswith(META) and entry.size_bytes]
-        if not wanted:
+        entries = [entry for entry in self.store.list() if not entry.path.startswith(META) and entry.size_bytes]
+        if not entries:
             raise NotFoundError(f"{self.store.uri}: there are no objects")
         require_reject_place(self.options.reject_to, self.options)
-        self.objects = sorted(wanted, key=lambda entry: (_delivered_at(entry), entry.path))
+        self.objects = sorted(entries, key=lambda entry: (_delivered_at(entry), entry.path))
         seconds = Counter[int]()
         for entry in self.objects:
             at = _delivered_at(entry)

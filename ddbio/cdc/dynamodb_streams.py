@@ -38,8 +38,8 @@ class DynamoDBStreamSource(PollingSource):
         """Return all shards that can still be read."""
         shards, after = list[Shard](), None
         while True:
-            asked = {"StreamArn": self.name} | ({"ExclusiveStartShardId": after} if after else {})
-            described = self.call("DescribeStream", asked)["StreamDescription"]
+            request = {"StreamArn": self.name} | ({"ExclusiveStartShardId": after} if after else {})
+            described = self.call("DescribeStream", request)["StreamDescription"]
             shards += map(parse_shard, described["Shards"])
             after = described.get("LastEvaluatedShardId")
             if after is None:
@@ -47,12 +47,12 @@ class DynamoDBStreamSource(PollingSource):
 
     def iterator_request(self, shard: Shard, position: str) -> dict[str, str]:
         """Return the request for an iterator over a shard after a position."""
-        asked = {"StreamArn": self.name, "ShardId": shard.shard_id}
+        request = {"StreamArn": self.name, "ShardId": shard.shard_id}
         if position in {HORIZON, LATEST}:
-            return {**asked, "ShardIteratorType": HORIZON}
+            return {**request, "ShardIteratorType": HORIZON}
         if position == FIRST:
-            return {**asked, "ShardIteratorType": "AT_SEQUENCE_NUMBER", "SequenceNumber": shard.first}
-        return {**asked, "ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": position}
+            return {**request, "ShardIteratorType": "AT_SEQUENCE_NUMBER", "SequenceNumber": shard.first}
+        return {**request, "ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": position}
 
 
 class _DynamoDBStreams(StreamKind):

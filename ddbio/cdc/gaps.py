@@ -123,8 +123,8 @@ def _find(state: JobState, log_gaps: LogGaps) -> None:
         if texts:
             since = min(at, *map(walk.since, texts))
             span = (datetime.fromtimestamp(second, UTC) for second in (since, at))
-            kept = log_gaps.healed if healed_name(number) in times else log_gaps.gaps
-            kept.append(Gap(state.job_id, number, tuple(texts), *span))
+            gaps = log_gaps.healed if healed_name(number) in times else log_gaps.gaps
+            gaps.append(Gap(state.job_id, number, tuple(texts), *span))
         walk.pass_by(record)
 
 

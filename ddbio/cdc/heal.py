@@ -173,11 +173,13 @@ def _plan(options: CaptureHealOptions, gaps: Sequence[Gap]) -> CaptureHealPlan:
     windows = [window for gap in gaps for window in heal_windows(gap.since, gap.until)]
     # The exports of a killed run exist already.
     store = open_store(options.dest, options)
-    left = [gap for gap in gaps if JobState(store, gap.heal_id, CAPTURE).read("exports") is None]
-    asked = [] if options.from_export else [window for gap in left for window in heal_windows(gap.since, gap.until)]
-    if asked:
-        _require_recovery(options, asked[0])
-    return CaptureHealPlan(gaps=tuple(gaps), **plan_windows(options, windows, len(asked)))
+    remaining = [gap for gap in gaps if JobState(store, gap.heal_id, CAPTURE).read("exports") is None]
+    new_windows = (
+        [] if options.from_export else [window for gap in remaining for window in heal_windows(gap.since, gap.until)]
+    )
+    if new_windows:
+        _require_recovery(options, new_windows[0])
+    return CaptureHealPlan(gaps=tuple(gaps), **plan_windows(options, windows, len(new_windows)))
 
 
 def plan_windows(
@@ -301,11 +303,11 @@ def heal_gap(
     capture = JobState(store, gap.job_id, CAPTURE)
     state = JobState(store, gap.heal_id, CAPTURE)
     head = capture.head() or {}
-    kept = {name: head[name] for name in ("old_image", "table") if name in head} | lineage_for(state)
+    head_fields = {name: head[name] for name in ("old_image", "table") if name in head} | lineage_for(state)
     table = options.table.rpartition("/")[2]
     if (own := table_of_job(head) or table) != table:
         raise OptionError(f"{store.uri} is the log of table {own!r}, not of {table!r}")
-    identity: dict[str, Any] = {HEALS: gap.job_id, "batch": gap.batch, **kept}
+    identity: dict[str, Any] = {HEALS: gap.job_id, "batch": gap.batch, **head_fields}
     state.begin_as(identity)
     with Claim(store, gap.heal_id, "append").held():
         job = _Job(options, state, gap, capture, HealedGap(), look)
@@ -393,8 +395,10 @@ class _Job:
                 token = {"client_token": digest.hexdigest()}
                 target = {"table": self.options.table, "dest": self.options.export_to, **token}
                 times = {"from_time": window.start, "to_time": window.end}
-                asked = parse_options(ExportStartOptions, {**export_connection_of(self.options), **target, **times})
-                record["arn"] = self._started(asked).arn
+                start_options = parse_options(
+                    ExportStartOptions, {**export_connection_of(self.options), **target, **times}
+                )
+                record["arn"] = self._started(start_options).arn
                 self.state.put(name, record)
             waiting = {name: getattr(self.options, name) for name in ("wait_seconds", "poll_seconds")}
             awaited = {**connection_of(self.options), **waiting, "arn": record["arn"]}
@@ -410,17 +414,17 @@ class _Job:
             folders.append(job.uri or "")
         return folders
 
-    def _started(self, asked: ExportStartOptions) -> Any:
+    def _started(self, start_options: ExportStartOptions) -> Any:
         """Start an export. Wait if the service cannot export the end of its window yet."""
         clock = Clock()
         while True:
             try:
-                return EXPORT.start(asked)
+                return EXPORT.start(start_options)
             except (OptionError, ServiceError) as error:
                 late = "to_time" in str(error) or getattr(error, "code", None) == _TOO_LATE
                 if not late or clock.seconds() > self.options.wait_seconds:
                     raise
-                _LOG.info("the service does not export up to %s yet: waiting", asked.to_time)
+                _LOG.info("the service does not export up to %s yet: waiting", start_options.to_time)
                 time.sleep(self.options.poll_seconds)
 
     def _decide(self, exports: Sequence[ExportSource], written_at: Mapping[str, float]) -> tuple[Decisions, pa.Table]:
@@ -489,10 +493,10 @@ class _Job:
                 continue
             name = source.summary.export_arn or source.folder
             for rows in self._rows(source):
-                kept = decided.rows(number, rows, self.keys, name)
-                while kept.num_rows:
-                    part = kept.slice(0, _BATCH_ROWS - count)
-                    kept = kept.slice(part.num_rows)
+                rows_left = decided.rows(number, rows, self.keys, name)
+                while rows_left.num_rows:
+                    part = rows_left.slice(0, _BATCH_ROWS - count)
+                    rows_left = rows_left.slice(part.num_rows)
                     gathered.append(part)
                     count += part.num_rows
                     if count == _BATCH_ROWS:

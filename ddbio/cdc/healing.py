@@ -214,8 +214,8 @@ class Decisions:
 def numbered(rows: pa.Table, numbers: Sequence[str], was_there: Sequence[bool | None], healed_by: str) -> pa.Table:
     """Return rows with their numbers and operations, and with the name of the export that healed them."""
     operations = [
-        operation if operation == "REMOVE" or there is None else "MODIFY" if there else "INSERT"
-        for operation, there in zip(rows.column(OPERATION).to_pylist(), was_there, strict=True)
+        operation if operation == "REMOVE" or had_item is None else "MODIFY" if had_item else "INSERT"
+        for operation, had_item in zip(rows.column(OPERATION).to_pylist(), was_there, strict=True)
     ]
     values: dict[str, list[Any]] = {OPERATION: operations, SEQUENCE: list(numbers)}
     if EVENT_ID in rows.column_names and is_own(rows.schema.field(EVENT_ID), LOG_COLUMNS):
@@ -333,12 +333,12 @@ class LogState:
                 is_same &= ~np.isin(export.keys, np.array(list(assigned), _KEY))
             for at in np.flatnonzero(~passed & ~is_same).tolist():
                 key, image, position = bytes(export.keys[at]), bytes(export.images[at]), int(positions[at])
-                there: bool | None = None
+                had_item: bool | None = None
                 number: int | None = None
                 if key in assigned:
-                    number, there = assigned[key]
+                    number, had_item = assigned[key]
                 elif is_known[at]:
-                    number, there = self._number(last["number"][position]), not last["removed"][position]
+                    number, had_item = self._number(last["number"][position]), not last["removed"][position]
                 if number is None:
                     fresh += 1
                     number = fresh
@@ -346,7 +346,7 @@ class LogState:
                 windows.append(window)
                 keys.append(key)
                 numbers.append(str(number + 1))
-                was_there.append(None if there is None else bool(there))
+                was_there.append(None if had_item is None else bool(had_item))
         decided = Decisions(np.array(windows, np.int64), np.array(keys, _KEY), numbers, was_there)
         open_ = (
             (last["micros"] >= since) & ~find_digests(last_keys, after)[1] & ~find_digests(last_keys, self._wanted)[1]

@@ -32,9 +32,9 @@ class Records(NamedTuple):
         """Return the records that are changes of a table. The stream can have other tables and other producers."""
         return self.keep([own_change(text, table) is not None for text in self.texts.to_pylist()])
 
-    def keep(self, kept: Sequence[bool] | pa.Array[Any]) -> Records:
+    def keep(self, selection: Sequence[bool] | pa.Array[Any]) -> Records:
         """Return the records that a mask selects."""
-        mask = kept if isinstance(kept, pa.Array) else pa.array(kept, pa.bool_())
+        mask = selection if isinstance(selection, pa.Array) else pa.array(selection, pa.bool_())
         return Records(self.numbers.filter(mask), self.texts.filter(mask))
 
     @property
@@ -94,9 +94,9 @@ class KinesisDecoder(LogDecoder):
         if decoded is None:
             likely = [_seems_own(text, self._table) for text in records.texts.to_pylist()]
             decoded = self._quick_rows(records.keep(likely)) or self._parsed_rows(records)
-        rows, kept = decoded
-        last, foreign = str(records.numbers[-1]), len(records.numbers) - len(kept.texts)
-        return LogRows(rows.rows, rows.hours, last, kept.texts, foreign)
+        rows, own_records = decoded
+        last, foreign = str(records.numbers[-1]), len(records.numbers) - len(own_records.texts)
+        return LogRows(rows.rows, rows.hours, last, own_records.texts, foreign)
 
     def _quick_rows(self, records: Records) -> tuple[LogRows, Records] | None:
         """Return the rows of the table and their records; None if a record lacks the usual layout of the service."""

@@ -66,20 +66,20 @@ class KinesisSource(PollingSource):
 
     def shards(self) -> list[Shard]:
         """Return all shards that can still be read."""
-        shards, asked = list[Shard](), self._stream
+        shards, request = list[Shard](), self._stream
         while True:
-            listed = self.call("ListShards", asked)
+            listed = self.call("ListShards", request)
             shards += map(parse_shard, listed["Shards"])
             if listed.get("NextToken") is None:
                 return shards
-            asked = {"NextToken": listed["NextToken"]}
+            request = {"NextToken": listed["NextToken"]}
 
     def iterator_request(self, shard: Shard, position: str) -> dict[str, str]:
         """Return the request for an iterator over a shard after a position."""
-        asked = {**self._stream, "ShardId": shard.shard_id}
+        request = {**self._stream, "ShardId": shard.shard_id}
         if position in {HORIZON, LATEST, FIRST}:
-            return {**asked, "ShardIteratorType": HORIZON}
-        return {**asked, "ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": position}
+            return {**request, "ShardIteratorType": HORIZON}
+        return {**request, "ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": position}
 
 
 def _name_of(arn: str) -> str:
@@ -127,14 +127,14 @@ def consumer_of(spec: ClientSpec, arn: str, consumer: str) -> str:
     is_arn = consumer.startswith("arn:")
     if is_arn and not consumer.startswith(f"{arn}/consumer/"):
         raise OptionError(f"fan_out is {consumer!r}, which is not a consumer of the data stream {arn}")
-    asked = {"ConsumerARN": consumer} if is_arn else {"StreamARN": arn, "ConsumerName": consumer}
+    request = {"ConsumerARN": consumer} if is_arn else {"StreamARN": arn, "ConsumerName": consumer}
     client: Any = spec.client("kinesis")
     deadline = time.monotonic() + _ACTIVE_SECONDS
     while True:
         operation = "DescribeStreamConsumer"
         try:
             description = retrying(
-                lambda: client.describe_stream_consumer(**asked)["ConsumerDescription"],
+                lambda: client.describe_stream_consumer(**request)["ConsumerDescription"],
                 on=_subscription_may_pass,
                 attempts=5,
                 base_seconds=0.2,
@@ -325,12 +325,12 @@ class _Subscription:
 
     def _subscribe(self) -> EventStream:
         begin = {"Type": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": self.position}
-        asked = {
+        request = {
             "ConsumerARN": self.consumer,
             "ShardId": self.shard_id,
             "StartingPosition": {"Type": HORIZON} if self.position == HORIZON else begin,
         }
-        return self.transport.open_events(_ACTION, self.consumer, json.dumps(asked).encode())
+        return self.transport.open_events(_ACTION, self.consumer, json.dumps(request).encode())
 
     def _error(self, headers: dict[str, Any], payload: bytes) -> ClientError:
         """Return the error that botocore would raise for an error event."""

@@ -188,11 +188,11 @@ class LeasedShards:
 
     def ancestors(self, shard_id: str) -> list[tuple[BatchRecords, set[str]]]:
         """Return the records of each other lease that had ancestors of a shard, and these ancestors."""
-        shards_by_lease, left = dict[int, set[str]](), list(self._parents.get(shard_id, ()))
-        while left:
-            parent = left.pop()
+        shards_by_lease, pending = dict[int, set[str]](), list(self._parents.get(shard_id, ()))
+        while pending:
+            parent = pending.pop()
             shards_by_lease.setdefault(self._lease_of(parent), set()).add(parent)
-            left += self._parents.get(parent, ())
+            pending += self._parents.get(parent, ())
         return [
             (self._records(lease), shards) for lease, shards in sorted(shards_by_lease.items()) if lease != self._lease
         ]

@@ -128,9 +128,9 @@ def store_lineage(state: JobState, lineage: LogLineage) -> None:
     state.put_once(_name(lineage.number), lineage.record())
 
 
-def store_left_positions(state: JobState, lineage: LogLineage, left: Mapping[str, Any]) -> None:
+def store_left_positions(state: JobState, lineage: LogLineage, positions: Mapping[str, Any]) -> None:
     """Store the last positions in the streams before a lineage, by stream, with their times."""
-    state.put(f"left-{lineage.number:04}", left)
+    state.put(f"left-{lineage.number:04}", positions)
 
 
 def left_positions_before(state: JobState, number: int) -> dict[str, Any]:
@@ -179,9 +179,9 @@ def require_table(uri: str, stream: TableStream, lineages: Sequence[LogLineage],
     has_ids = bool(last.table_id and stream.table_id)
     if not (has_ids if stream.created_at is None else stream.created_at > last.started_at):
         return
-    made = "" if stream.created_at is None else f" at {datetime.fromtimestamp(stream.created_at, UTC).isoformat()}"
+    created = "" if stream.created_at is None else f" at {datetime.fromtimestamp(stream.created_at, UTC).isoformat()}"
     raise OptionError(
-        f"table {stream.table!r} was created again{made}, and {uri} is the log of the earlier table with this name "
+        f"table {stream.table!r} was created again{created}, and {uri} is the log of the earlier table with this name "
         f"(id {last.table_id or 'unknown'}, now {stream.table_id or 'unknown'}): the items that were deleted with that "
         "table are not in any stream. Start again: give another dest (of 'ddbio bootstrap': another log), an empty "
         "folder, and load a new base of the lake table"

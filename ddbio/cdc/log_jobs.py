@@ -158,7 +158,7 @@ class BatchRecords:
         """Fold the records of all batches up to a finished one, and delete the folded records."""
         names = self.state.listed()
         singles = sorted(int(name) for name in names if _is_batch(name) and int(name) <= committed)
-        made, folded = 0, list[str]()
+        folds, folded = 0, list[str]()
         for end in sorted({self._end_of(batch) for batch in singles}):
             if end > committed:
                 break
@@ -167,9 +167,9 @@ class BatchRecords:
                 # A record was deleted by another program. Keep the remaining records for an investigation.
                 if records is None:
                     continue
-                if made == _MAX_FOLDS:
+                if folds == _MAX_FOLDS:
                     break
-                made += 1
+                folds += 1
                 self.state.put_once(_fold_name(end), {"batches": records})
             folded += [batch_name(batch) for batch in singles if self._end_of(batch) == end]
         self.state.delete(folded)
@@ -270,9 +270,9 @@ def keep_columns(state: JobState, columns: Columns, *, replaces: bool = False) -
         if not replaces:
             return stored
         names = {name_of_field(field) for field in columns.schema}
-        kept = [field for field in stored.schema if name_of_field(field) not in names]
+        kept_fields = [field for field in stored.schema if name_of_field(field) not in names]
         # The rescue column must be the last one.
-        fields = sorted([*columns.schema, *kept], key=lambda field: field.name == RESCUE_NAME)
+        fields = sorted([*columns.schema, *kept_fields], key=lambda field: field.name == RESCUE_NAME)
         columns = Columns(pa.schema(fields), columns.keys or stored.keys)
         if columns.schema.equals(stored.schema, check_metadata=True) and columns.keys == stored.keys:
             return stored

@@ -61,15 +61,17 @@ def fitted_log(
         If a column that is not an attribute has values of another type.
     """
     arrays, differ = dict[str, Any](), set[str]()
-    for wanted, name in zip(columns, names, strict=True):
-        array = pa.nulls(len(batch), wanted.type) if name is None else _cast(batch, name, wanted)
+    for target, name in zip(columns, names, strict=True):
+        array = pa.nulls(len(batch), target.type) if name is None else _cast(batch, name, target)
         if array is None:
-            differ.add(wanted.name)
-        arrays[wanted.name] = array
+            differ.add(target.name)
+        arrays[target.name] = array
     lost = [name for name in others if batch.column(name).null_count < len(batch)]
     if differ - {OLD_IMAGE} or lost:
-        held = {*lost, *(name for name in names if name is not None)}
-        items = [item_field.name for item_field in item_fields(batch.schema, LOG_COLUMNS) if item_field.name in held]
+        known_names = {*lost, *(name for name in names if name is not None)}
+        items = [
+            item_field.name for item_field in item_fields(batch.schema, LOG_COLUMNS) if item_field.name in known_names
+        ]
         wanted_items = pa.schema(
             [item_field for item_field in item_fields(columns, LOG_COLUMNS) if item_field.name != RESCUE_NAME]
         )
@@ -80,30 +82,30 @@ def fitted_log(
     return pa.RecordBatch.from_arrays([arrays[name] for name in columns.names], schema=columns)
 
 
-def _cast(batch: pa.RecordBatch, name: str, wanted: pa.Field[Any]) -> Any:
+def _cast(batch: pa.RecordBatch, name: str, target: pa.Field[Any]) -> Any:
     """Return a column in another type, or None if the cast would change a value or one does not fit."""
     field, array = batch.schema.field(name), batch.column(name)
-    is_attribute = not is_own(wanted, LOG_COLUMNS)
-    if field.type != wanted.type and (wanted.name == OLD_IMAGE or (is_attribute and not _is_alike(field, wanted))):
+    is_attribute = not is_own(target, LOG_COLUMNS)
+    if field.type != target.type and (target.name == OLD_IMAGE or (is_attribute and not _is_alike(field, target))):
         return None
-    if is_attribute and _tag(field) != _tag(wanted):
+    if is_attribute and _tag(field) != _tag(target):
         return None
     try:
-        return array.cast(wanted.type)
+        return array.cast(target.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         if not is_attribute:
-            raise SchemaError(f"{wanted.name}: {error}") from error
+            raise SchemaError(f"{target.name}: {error}") from error
         return None
 
 
-def _is_alike(field: pa.Field[Any], wanted: pa.Field[Any]) -> bool:
+def _is_alike(field: pa.Field[Any], target: pa.Field[Any]) -> bool:
     """Return whether a cast between two types of columns either keeps each value or fails."""
     kinds = [
         "number" if pa.types.is_integer(kind) or pa.types.is_decimal(kind)
         else "text" if pa.types.is_string(kind) or pa.types.is_large_string(kind)
         else "bytes" if pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
         else None
-        for kind in (field.type, wanted.type)
+        for kind in (field.type, target.type)
     ]  # fmt: skip
     return kinds[0] is not None and kinds[0] == kinds[1]
 
@@ -112,17 +114,17 @@ def _tag(field: pa.Field[Any]) -> bytes | None:
     return (field.metadata or {}).get(DDB_TYPE)
 
 
-def _fitted_images(batch: pa.RecordBatch, wanted: Any) -> dict[str, Any]:
+def _fitted_images(batch: pa.RecordBatch, target: Any) -> dict[str, Any]:
     """Return the old images of rows in other columns, with the rescue column for values that do not fit."""
     images: Any = batch.column(OLD_IMAGE)
     items = dict(zip((field.name for field in images.type), images.flatten(), strict=True))
     fields = [batch.schema.field(name) for name in items] + [batch.schema.field(RESCUE_NAME)]
     fitted_images = fitted(
         pa.RecordBatch.from_arrays([*items.values(), batch.column(OLD_RESCUE)], schema=pa.schema(fields)),
-        pa.schema(list(wanted)),
+        pa.schema(list(target)),
     )
     *columns, rescue = fitted_images.columns
-    new_images = pa.StructArray.from_arrays(columns, fields=list(wanted), mask=pc.is_null(images))
+    new_images = pa.StructArray.from_arrays(columns, fields=list(target), mask=pc.is_null(images))
     return {OLD_IMAGE: new_images, OLD_RESCUE: pc.if_else(pc.is_null(images), pa.scalar(None, pa.string()), rescue)}
 
 
@@ -229,14 +231,14 @@ class CapturedLog:
 
     def limit(self, start: Mapping[str, int], end: Mapping[str, int], records: int) -> dict[str, int]:
         """Return the position after a number of changes from another position. It is at least one batch further."""
-        position, left = dict(start), records
+        position, remaining = dict(start), records
         for job_id, last in end.items():
             for number in range(start.get(job_id, 0) + 1, last + 1):
                 record = self._require_record(job_id, number, self._records[job_id].read(number))
                 count = sum(file["rows"] for file in record["files"])
-                if left < count and left < records:
+                if remaining < count and remaining < records:
                     return position
-                position[job_id], left = number, left - count
+                position[job_id], remaining = number, remaining - count
         return position
 
     def files(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[LogFile]:
@@ -371,9 +373,9 @@ def read_log_file(store: ObjectStore, file: LogFile, columns: pa.Schema) -> Iter
             "before this reader. Compact only hours that every reader has read, or with keep_old"
         ) from None
     names = _names_in(parquet.schema_arrow, columns)
-    held = [name for name in names if name is not None]
-    others = _other_attributes(parquet.schema_arrow, held) if RESCUE_NAME in columns.names else []
-    for batch in parquet.iter_batches(_BATCH_ROWS, columns=held + others):
+    present = [name for name in names if name is not None]
+    others = _other_attributes(parquet.schema_arrow, present) if RESCUE_NAME in columns.names else []
+    for batch in parquet.iter_batches(_BATCH_ROWS, columns=present + others):
         try:
             yield fitted_log(batch, names, columns, others)
         except SchemaError as error:
@@ -423,8 +425,8 @@ def read_changes(
 def _live_hours(store: ObjectStore, path: str) -> tuple[dict[str, list[str]], str]:
     """Return the live files of each hour with changes of the stream of one file, and the oldest existing hour."""
     names, hours, oldest = lineages_of_files(store), dict[str, list[str]](), _NO_HOUR
-    own, there = names.get(path), {entry.path for entry in store.list(HOURS)}
-    for file_path in (live.path for live in live_files(store).files if live.path in there):
+    own, listed = names.get(path), {entry.path for entry in store.list(HOURS)}
+    for file_path in (live.path for live in live_files(store).files if live.path in listed):
         oldest = min(oldest, folder_of(file_path))
         # Files of other streams are read separately. A compacted file has changes of one stream.
         if names.get(file_path, own) == own:

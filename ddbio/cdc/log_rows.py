@@ -69,9 +69,9 @@ def item_schema(schema: pa.Schema, keys: Sequence[str]) -> pa.Schema:
     Attributes with such names get a checksum as a suffix. Attributes with exactly the name of a column that each log
     has are not renamed, and :func:`log_schema` leaves them out unless they belong to the key.
     """
-    left = [field for field in schema if field.name in _RESCUED and name_of_field(field) not in keys]
-    named = beside([field for field in schema if field not in left], LOG_COLUMNS | ARCHIVE_COLUMNS)
-    return pa.schema([*named, *left])
+    rescued = [field for field in schema if field.name in _RESCUED and name_of_field(field) not in keys]
+    named = beside([field for field in schema if field not in rescued], LOG_COLUMNS | ARCHIVE_COLUMNS)
+    return pa.schema([*named, *rescued])
 
 
 def log_schema(schema: pa.Schema, keys: Sequence[str], *, old_image: bool = False, event_id: bool = False) -> pa.Schema:
@@ -114,21 +114,21 @@ class LogRows:
 
     def until(self, sequence: str) -> LogRows:
         """Return the rows up to a sequence number."""
-        kept = [int(str(number)) <= int(sequence) for number in self.rows.column(1).to_pylist()]
-        return replace(self.keep(np.array(kept, np.bool_)), to=sequence)
+        is_kept = [int(str(number)) <= int(sequence) for number in self.rows.column(1).to_pylist()]
+        return replace(self.keep(np.array(is_kept, np.bool_)), to=sequence)
 
     def since(self, seconds: float) -> LogRows:
         """Return the rows since a time. Fractions of its second are ignored, as streams have no fractions."""
         times = int64_values(self.rows.column(2))
         return self.keep(times >= int(seconds) * _MICROS)
 
-    def keep(self, kept: NDArray[np.bool_]) -> LogRows:
+    def keep(self, is_kept: NDArray[np.bool_]) -> LogRows:
         """Return the rows that a mask selects."""
-        if kept.all():
+        if is_kept.all():
             return self
-        mask = bool_array(kept)
+        mask = bool_array(is_kept)
         texts = None if self.texts is None else self.texts.filter(mask)
-        return LogRows(self.rows.filter(mask), self.hours[kept], self.to, texts)
+        return LogRows(self.rows.filter(mask), self.hours[is_kept], self.to, texts)
 
     def of_hours(self) -> Iterator[tuple[int, LogRows]]:
         """Yield each hour with its rows, in order."""

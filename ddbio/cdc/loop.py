@@ -141,7 +141,7 @@ class CaptureLoop:
         start: Start,
         schema: pa.Schema | None = None,
         *,
-        left: Mapping[str, str] | None = None,
+        positions: Mapping[str, str] | None = None,
         gaps: Sequence[str] = (),
         not_before: float = 0.0,
     ) -> None:
@@ -153,7 +153,7 @@ class CaptureLoop:
             The starting position in a stream that was never read before.
         schema
             The columns of items from now on; None keeps the stored ones.
-        left
+        positions
             The last positions of an earlier lineage in the stream. The first batch starts there.
         gaps
             The gaps before the first batch of the lineage.
@@ -176,10 +176,10 @@ class CaptureLoop:
             return
         self._add_gaps(gaps)
         self._note_shard_change()
-        if left is None:
+        if positions is None:
             self.lineage.discover(self._shards(), start=start)
         else:
-            self.lineage.positions.update(left)
+            self.lineage.positions.update(positions)
             self._look()
 
     def _check_silence(self) -> None:

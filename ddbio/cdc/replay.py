@@ -274,8 +274,8 @@ class _Replay:
                 "max_seconds": self._left("max_seconds", self._clock.seconds()),
                 "max_usd": self._left("max_usd", self.usd),
             }
-            kept = rows.drop_columns([name for name in _OWN if name in rows.column_names])
-            report = write_table(kept, parse_options(WriteOptions, {**connection_of(self.options), **chosen}))
+            item_rows = rows.drop_columns([name for name in _OWN if name in rows.column_names])
+            report = write_table(item_rows, parse_options(WriteOptions, {**connection_of(self.options), **chosen}))
             self.units += report.wcu_consumed
             self.usd += (report.actual and report.actual.usd) or 0.0
         for entry in entries:

@@ -141,13 +141,13 @@ class StreamEventLog:
         if self._decoder is None:
             keys = tuple(records[0]["dynamodb"].get("Keys") or {})
             schema, stored = self._options.schema, read_columns(self._state)
-            wanted = None if schema is None else item_schema(arrow_schema_of(schema), keys)
+            declared = None if schema is None else item_schema(arrow_schema_of(schema), keys)
             if stored is None:
-                columns = columns_in(self._store, keys) if wanted is None else wanted
+                columns = columns_in(self._store, keys) if declared is None else declared
                 chosen = item_schema(infer_schema_of_body(body).to_arrow(), keys) if columns is None else columns
                 stored = keep_columns(self._state, Columns(chosen, keys))
-            elif wanted is not None:
-                stored = keep_columns(self._state, Columns(wanted, keys), replaces=True)
+            elif declared is not None:
+                stored = keep_columns(self._state, Columns(declared, keys), replaces=True)
             self._decoder = LogDecoder(stored.schema, stored.keys, old_image=self._old_image)
         return self._decoder.decode(body)
 
@@ -158,9 +158,9 @@ class StreamEventLog:
             written = self._written(folder, min(numbers), max(numbers))
             new = [number for number in numbers if number not in written]
             if new:
-                kept = rows.keep(np.array([number not in written for number in numbers], np.bool_))
+                new_rows = rows.keep(np.array([number not in written for number in numbers], np.bool_))
                 path = f"{folder}{self._state.job_id}-{min(new)}-{max(new)}.parquet"
-                data = parquet_bytes(pa.Table.from_batches([kept.rows]), self._options.compression)
+                data = parquet_bytes(pa.Table.from_batches([new_rows.rows]), self._options.compression)
                 self._store.put_if_absent(path, data)
 
     def _written(self, folder: str, first: int, last: int) -> set[int]:

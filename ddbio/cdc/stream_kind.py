@@ -259,9 +259,9 @@ class PollingSource(ABC):
             action = f"{self.permissions}:{operation}"
             raise to_ddbio_error(error, action=action, resource=f"stream {self.name}") from error
 
-    def call(self, operation: str, asked: Mapping[str, Any]) -> Any:
+    def call(self, operation: str, parameters: Mapping[str, Any]) -> Any:
         """Return the parsed response of a request."""
-        return json.loads(self.settle(operation, json.dumps(asked).encode()))
+        return json.loads(self.settle(operation, json.dumps(parameters).encode()))
 
 
 class PendingRecords:

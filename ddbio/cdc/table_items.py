@@ -50,12 +50,12 @@ def read_items(options: CaptureHealOptions, keys: pa.Table, at: datetime, decode
     texts = [json.loads(line) for line in to_dynamodb_json(keys).splitlines()]
     rows = [text["Item"] if text.keys() == {"Item"} else text for text in texts]
     # The rescue column may also have other attributes.
-    wanted = [{name: row[name] for name in names} for row in rows]
+    key_items = [{name: row[name] for name in names} for row in rows]
     micros = str(round(at.timestamp() * 1_000_000))
-    for start in range(0, len(wanted), _MAX_KEYS):
-        asked = wanted[start : start + _MAX_KEYS]
-        items = {compact_json({name: item[name] for name in names}): item for item in _read(options, asked, budget)}
-        for key in asked:
+    for start in range(0, len(key_items), _MAX_KEYS):
+        requested = key_items[start : start + _MAX_KEYS]
+        items = {compact_json({name: item[name] for name in names}): item for item in _read(options, requested, budget)}
+        for key in requested:
             change: dict[str, Any] = {"Metadata": {"WriteTimestampMicros": {"N": micros}}, "Keys": key}
             item = items.get(compact_json(key))
             lines.append(compact_json(change | ({} if item is None else {"NewImage": item})))
@@ -64,22 +64,24 @@ def read_items(options: CaptureHealOptions, keys: pa.Table, at: datetime, decode
 
 
 def _read(options: CaptureHealOptions, keys: list[dict[str, Any]], budget: LocalBudget) -> list[dict[str, Any]]:
-    items, left, table = list[dict[str, Any]](), keys, options.table
+    items, remaining, table = list[dict[str, Any]](), keys, options.table
     with contextlib.closing(open_body_sender(dynamodb_spec(options), 1)) as sender:
         for _ in range(_ROUNDS):
-            grant = budget.acquire(len(left))
-            asked = {table: {"Keys": left, "ConsistentRead": True}}
-            reply = _send(sender, table, {"RequestItems": asked, "ReturnConsumedCapacity": "TOTAL"})
+            grant = budget.acquire(len(remaining))
+            request_items = {table: {"Keys": remaining, "ConsistentRead": True}}
+            reply = _send(sender, table, {"RequestItems": request_items, "ReturnConsumedCapacity": "TOTAL"})
             budget.settle(grant, units_in(reply.get("ConsumedCapacity")) or 0.0)
             items += next(iter(reply["Responses"].values()), [])
-            left = next((unprocessed["Keys"] for unprocessed in reply.get("UnprocessedKeys", {}).values()), [])
-            if not left:
+            remaining = next((unprocessed["Keys"] for unprocessed in reply.get("UnprocessedKeys", {}).values()), [])
+            if not remaining:
                 return items
-    raise ThrottledError(f"table {table!r} left {len(left)} items unread {_ROUNDS} times: try again later", 0.0, 0.0)
+    raise ThrottledError(
+        f"table {table!r} left {len(remaining)} items unread {_ROUNDS} times: try again later", 0.0, 0.0
+    )
 
 
-def _send(sender: BodySender, table: str, asked: dict[str, Any]) -> dict[str, Any]:
-    body = compact_json(asked).encode()
+def _send(sender: BodySender, table: str, request: dict[str, Any]) -> dict[str, Any]:
+    body = compact_json(request).encode()
     try:
         reply = retrying(
             lambda: sender.begin("BatchGetItem", table, body).result(),

@@ -163,18 +163,18 @@ def plan_copy(options: CopyOptions, from_file: str | None = None) -> CopyPlan:
     if from_file is not None:
         source = read_statistics(from_file).table
         scan = plan_of_statistics(_scan_options(options, source), from_file)
-        made, _ = _plan(options, _like(source, options), scan, plan_write(source, _write_options(options)))
-        return made
+        copy_plan, _ = _plan(options, _like(source, options), scan, plan_write(source, _write_options(options)))
+        return copy_plan
     created = _must_create(options)
     target = _target_of(options, created=created)
     table, options_of_scan = _scan_of(options)
-    made, _ = _plan(
+    copy_plan, _ = _plan(
         options, target, plan_of(options_of_scan, None, table, target), plan_write(target, _write_options(options))
     )
     if created:
         described, _ = read_table_definition(dynamodb_spec(options), options.source)
-        made = replace(made, write=None, creates=create_table_request(described, options))
-    return made
+        copy_plan = replace(copy_plan, write=None, creates=create_table_request(described, options))
+    return copy_plan
 
 
 def _plan(
@@ -208,7 +208,7 @@ def _plan(
         used.append(("reads", verify_units, target))
     cost = joined_cost(filter(None, [scan.cost, job_cost(options, used, [], seconds)]))
     limits = check_limits(options, scan.units + units + verify_units, seconds, cost)
-    made = CopyPlan(
+    copy_plan = CopyPlan(
         scan=scan,
         write=write,
         creates=None,
@@ -219,7 +219,7 @@ def _plan(
         limited_by=limited_by,
         cost=cost,
     )
-    return made, limits
+    return copy_plan, limits
 
 
 class CopyWatch(Watch[CopyPlan], Protocol):
@@ -250,8 +250,8 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
     table, scan = _scan_of(options)
     budget = LocalBudget(budget_of(table, scan))
     plan, write = plan_of(scan, budget, table, target), plan_write(target, _write_options(options))
-    made, limits = _plan(options, target, plan, write)
-    _LOG.info("copy %s to %s: planned: %s", options.source, options.target, made.figures)
+    copy_plan, limits = _plan(options, target, plan, write)
+    _LOG.info("copy %s to %s: planned: %s", options.source, options.target, copy_plan.figures)
     # Reads and writes are each stopped at the limit of both.
     budget.bound(limits)
     if created:
@@ -259,7 +259,7 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
     (task,) = scan_tasks(plan, scan, table)
     # Raw items: the bytes of the source's responses are used in the target's requests, and no value is decoded.
     stream = _stream_of(replace(task, digest=options.verify), budget, write)
-    progress = None if watch is None else lambda _, budget: watch.running(made, budget)
+    progress = None if watch is None else lambda _, budget: watch.running(copy_plan, budget)
     with budget.within_limits(), closing(iter(stream)) as items:
         report = write_raw_items(items, _write_options(options, limits), progress, _read_bytes_per_second(plan))
     read = stream.counts.digest
@@ -289,7 +289,7 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
         cpu_seconds=round(clock.cpu_seconds(), 3),
         verified=True if options.verify else None,
         digest=read.hexdigest() if options.verify else None,
-        planned=made.figures,
+        planned=copy_plan.figures,
         actual=Figures(
             usage.consumed_units + report.wcu_consumed + verify_units, seconds, stream.counts.wire_bytes, cost.usd
         ),
@@ -397,17 +397,17 @@ def _write_options(options: CopyOptions, limits: JobLimits | None = None) -> Wri
 
 def _verify(read: Digest, options: CopyOptions) -> float:
     """Compare the target with the items that were read, and return the read units that it took."""
-    held, units = read_digest(options.target, options.target_connection)
-    if (held.count, held.hexdigest()) != (read.count, read.hexdigest()):
+    target, units = read_digest(options.target, options.target_connection)
+    if (target.count, target.hexdigest()) != (read.count, read.hexdigest()):
         details = {
             "read": read.hexdigest(),
             "read_items": read.count,
-            "held": held.hexdigest(),
-            "held_items": held.count,
+            "held": target.hexdigest(),
+            "held_items": target.count,
         }
         raise ValidationError(
-            f"table {options.target!r} has {held.count:,} items of digest {held.hexdigest()}, and {read.count:,} of "
-            f"digest {read.hexdigest()} were read from {options.source!r}: a table was written to in the meantime, or "
+            f"table {options.target!r} has {target.count:,} items of digest {target.hexdigest()}, and {read.count:,} "
+            f"of digest {read.hexdigest()} were read from {options.source!r}: a table was written to in the meantime, or "
             "the target was not empty; copy again",
             details,
         )

@@ -181,9 +181,9 @@ class RawItemEncoder:
                 Refusal(int(rows[refusal.row]), refusal.attribute, refusal.rule, refusal.message)
                 for refusal in encoded.refusals
             ]
-        taken = np.flatnonzero(ends - begins)
+        encodable = np.flatnonzero(ends - begins)
         texts = RowBytes(data, begins, ends, units, first_row)
-        return LaneWrites(self._splitter.split(texts, taken, hashes[taken], {}), tuple(refusals))
+        return LaneWrites(self._splitter.split(texts, encodable, hashes[encodable], {}), tuple(refusals))
 
     def _columns(self, items: RawItems) -> list[RowTexts]:
         """Return the parts of a request for each item that is not doubtful."""
@@ -206,10 +206,10 @@ class RawItemEncoder:
         batch = item_columns([parse_json(items.text(row)) for row in rows.tolist()])
         encoder = request_encoder(batch.schema, self._plan)[1]
         encoded = encoder.encode(batch)
-        taken = np.flatnonzero(np.diff(encoded.offsets))
+        encodable = np.flatnonzero(np.diff(encoded.offsets))
         hashes = np.zeros(len(rows), np.uint64)
-        if len(taken):
-            hashes[taken] = key_hashes(take_rows(batch, taken), list(self._keys))
+        if len(encodable):
+            hashes[encodable] = key_hashes(take_rows(batch, encodable), list(self._keys))
         return encoded, hashes
 
 

@@ -208,9 +208,9 @@ class _ComparingLineEncoder:
         self._edges = _edges(line_format)
 
     def encode(self, rows: pa.RecordBatch) -> EncodedLines:
-        made, everywhere = self._parts.encode(rows), np.ones(rows.num_rows, np.bool_)
+        encoded, everywhere = self._parts.encode(rows), np.ones(rows.num_rows, np.bool_)
         prefix, suffix = (RowTexts.where(everywhere, edge) for edge in self._edges)
-        return EncodedLines(rows, *joined_texts([prefix, made.row_texts, suffix]), made.refusals)
+        return EncodedLines(rows, *joined_texts([prefix, encoded.row_texts, suffix]), encoded.refusals)
 
 
 def _edges(line_format: LineFormat) -> tuple[bytes, bytes]:
@@ -265,8 +265,8 @@ def _type(name: str, kind: pa.DataType, tag: str | None, *, as_text: bool) -> pa
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if tag is not None:
         if tag not in _WRITTEN_BY_TAG or not (is_text if tag == "S" else is_number):
-            wanted = _WRITTEN_BY_TAG.get(tag, "in no CSV")
-            raise OptionError(f"key {name!r} of type {tag} is {wanted}, but the column is {kind}: use dynamodb_json")
+            expected = _WRITTEN_BY_TAG.get(tag, "in no CSV")
+            raise OptionError(f"key {name!r} of type {tag} is {expected}, but the column is {kind}: use dynamodb_json")
         return pa.string() if is_text else kind
     if is_text or (as_text and (is_number or pa.types.is_boolean(kind) or pa.types.is_date(kind))):
         return pa.string()

@@ -323,11 +323,13 @@ def _remaining(described: _Described, plan: LoadPlan, checkpoints: CheckpointSto
     """Return the plan without the units that earlier runs have finished."""
     if not checkpoints.finished and not checkpoints.begun:
         return plan
-    left = [unit for unit in described.source.units if unit.number not in checkpoints.finished]
+    remaining_units = [unit for unit in described.source.units if unit.number not in checkpoints.finished]
     if plan.key_partitions is not None:
         # Each key partition may have rows in every unit.
-        left = list(described.source.units) if len(checkpoints.finished) < plan.key_partitions else []
-    return plan.without_finished(len(left), sum(unit.size_bytes for unit in left), checkpoints.rows)
+        remaining_units = list(described.source.units) if len(checkpoints.finished) < plan.key_partitions else []
+    return plan.without_finished(
+        len(remaining_units), sum(unit.size_bytes for unit in remaining_units), checkpoints.rows
+    )
 
 
 def _check_speculation(engine: Engine, plan: LoadPlan) -> None:
@@ -397,7 +399,11 @@ def _write_in_process(
 
 
 def _report(
-    options: WriteOptions, asked: float | None, counts_of_tasks: Iterable[WriteCounts], usage: Usage, clock: Clock
+    options: WriteOptions,
+    wcu_per_second: float | None,
+    counts_of_tasks: Iterable[WriteCounts],
+    usage: Usage,
+    clock: Clock,
 ) -> WriteReport:
     counts = WriteCounts()
     for counts_of_task in counts_of_tasks:
@@ -410,7 +416,7 @@ def _report(
         written=counts.written,
         skipped=counts.skipped,
         rejected=counts.rejected,
-        wcu_asked_per_second=asked,
+        wcu_asked_per_second=wcu_per_second,
         wcu_consumed=usage.consumed_units,
         wcu_peak_10s_ratio=usage.peak_10s_ratio,
         write_seconds=round(counts.write_seconds, 3),
@@ -492,11 +498,13 @@ def run_load(
 ) -> list[WriteCounts]:
     """Run the tasks of a load, without finished units. Return the counts of each task."""
     if plan.key_partitions is None:
-        left = [unit for unit in units if unit.number not in job.checkpoints.finished]
+        remaining_units = [unit for unit in units if unit.number not in job.checkpoints.finished]
         # Each task has a copy of the job, but needs no list of finished units, which may be long.
         job = dataclasses.replace(job, checkpoints=job.checkpoints.of_task())
         return engine.run(
-            write_units, [UnitsTask(job, units_of_task) for units_of_task in assign_units(left, plan.tasks)], budget
+            write_units,
+            [UnitsTask(job, units_of_task) for units_of_task in assign_units(remaining_units, plan.tasks)],
+            budget,
         )
     shuffle = Shuffle(split_units, partial(KeyPartition, job), plan.key_partitions)
     splits = [SplitTask(job, units_of_task, plan.key_partitions) for units_of_task in assign_units(units, plan.tasks)]

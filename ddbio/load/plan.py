@@ -128,8 +128,8 @@ def _lanes(options: WriteOptions, *rates: float | None) -> int:
     else:
         return BATCH_LANES
     known_rates = [rate for rate in rates if rate is not None]
-    asked = math.ceil(min(known_rates) * _ROW_SECONDS) if known_rates else _UNBOUND_ROW_LANES
-    return min(most, max(BATCH_LANES, asked))
+    lanes = math.ceil(min(known_rates) * _ROW_SECONDS) if known_rates else _UNBOUND_ROW_LANES
+    return min(most, max(BATCH_LANES, lanes))
 
 
 def ramp_of(table: TableDescription, options: WriteOptions) -> Ramp | None:

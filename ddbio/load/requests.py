@@ -119,8 +119,8 @@ def joined_texts(columns: Sequence[RowTexts]) -> tuple[NDArray[np.uint8], NDArra
         np.stack([getattr(column, attribute) + shifts[id(column.data)] for column in columns], axis=1).ravel()
         for attribute in ("begins", "ends")
     )
-    made, starts = _copied(np.concatenate(sources), begins, ends)
-    return made, np.ascontiguousarray(starts[:: len(columns)])
+    joined, starts = _copied(np.concatenate(sources), begins, ends)
+    return joined, np.ascontiguousarray(starts[:: len(columns)])
 
 
 class UpdateExpressions:
@@ -190,9 +190,9 @@ def _copied(
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Return some texts back to back, with the offset of each and of the end."""
     size = int((ends - begins).sum())
-    made, starts = np.empty(size + PAD, np.uint8), np.empty(len(begins) + 1, np.int64)
-    take_texts(data, begins, ends, np.arange(len(begins)), np.frombuffer(bytes(PAD), np.uint8), made, starts)
-    return made[:size], starts
+    copied, starts = np.empty(size + PAD, np.uint8), np.empty(len(begins) + 1, np.int64)
+    take_texts(data, begins, ends, np.arange(len(begins)), np.frombuffer(bytes(PAD), np.uint8), copied, starts)
+    return copied[:size], starts
 
 
 @dataclass(frozen=True)
@@ -568,12 +568,12 @@ class _MixedEncoder:
 
     def encode(self, batch: pa.RecordBatch) -> EncodedRows:
         """Return the bytes of each row, and templates of the rows that need a separate request."""
-        asked = np.asarray(batch.column(self._column).to_pylist(), object)
+        operations = np.asarray(batch.column(self._column).to_pylist(), object)
         units, refusals, templates = np.ones(batch.num_rows), list[Refusal](), dict[int, RequestTemplate]()
         # Each operation has a column, which is empty in the rows of the others.
         columns: list[RowTexts] = []
         for operation, (encoder, (opening, closing)) in self._encoders.items():
-            rows = np.flatnonzero(asked == operation)
+            rows = np.flatnonzero(operations == operation)
             if not len(rows):
                 continue
             encoded = encoder.encode(take_rows(batch, rows))
@@ -591,8 +591,8 @@ class _MixedEncoder:
                 Refusal(int(rows[refusal.row]), refusal.attribute, refusal.rule, refusal.message)
                 for refusal in encoded.refusals
             ]
-        for row in np.flatnonzero(~np.isin(asked.astype(str), OPERATIONS)).tolist():
-            message = f"{asked[row]!r} is not an operation: use {', '.join(OPERATIONS)}"
+        for row in np.flatnonzero(~np.isin(operations.astype(str), OPERATIONS)).tolist():
+            message = f"{operations[row]!r} is not an operation: use {', '.join(OPERATIONS)}"
             refusals.append(Refusal(row, self._column, "operation", message))
         columns = columns or [RowTexts.where(np.zeros(batch.num_rows, bool), b"")]
         return EncodedRows.joined(columns, units, refusals, templates)

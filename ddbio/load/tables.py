@@ -88,10 +88,10 @@ def create_like(options: CreateLikeOptions) -> CreatedTable:
     """
     described, expiry = read_table_definition(dynamodb_spec(options), options.source)
     spec = dynamodb_spec(options.target_connection)
-    made = _create(spec, create_table_request(described, options), options)
+    created = _create(spec, create_table_request(described, options), options)
     if expiry is not None:
         enable_time_to_live(spec, options.target, expiry)
-    return made
+    return created
 
 
 def is_table(spec: ClientSpec, table: str) -> bool:

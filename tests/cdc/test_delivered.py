@@ -401,7 +401,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("place", ["one object", "two objects", "failed"])
+@pytest.mark.parametrize("layout", ["one object", "two objects", "failed"])
 @pytest.mark.parametrize("kind", OTHERS)
 def test_changes_of_another_table_are_never_mixed_in(tmp_path, kind, layout):
     """They are refused without an option, and counted with one."""
