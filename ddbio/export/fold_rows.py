@@ -85,7 +85,7 @@ def plan_fold(full: ExportSummary, increments: Sequence[ExportSummary], as_of: d
     later = [window for window, _ in windows if window.end > plan.reached]
     if later and later[0].start > plan.reached:
         gap = Window(plan.reached, later[0].start)
-        raise ExportIncompleteError(f"no export covers {gap}: export that window as well")
+        raise ExportIncompleteError(f"no export covers {gap}: also export that window")
     if later:
         raise ExportIncompleteError(
             f"window {later[0]} starts before {plan.reached.isoformat()}, the end of the preceding exports: items that "

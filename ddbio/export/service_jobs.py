@@ -283,7 +283,7 @@ def failure_of(what: str, code: str | None, message: str | None, remaining: str 
     ----------
     what
         The job, for example ``export arn:…``.
-        remaining
+    remaining
         Description of what the job left, if anything.
     """
     text = f"{what} failed: {code or 'no code'} ({(message or 'no text').rstrip('.')})"

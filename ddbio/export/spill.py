@@ -43,10 +43,10 @@ class Spill:
 
     Attributes
     ----------
-    The folder of the job.
+    store
         The folder of the job.
-    The id of this run of the job; tasks of a killed run, with another id, may still write.
-        Distinguishes this run of the job from one that was killed, whose tasks may still write.
+    run
+        The id of this run of the job; tasks of a killed run, with another id, may still write.
     """
 
     store: ObjectStore

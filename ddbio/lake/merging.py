@@ -220,8 +220,8 @@ class SplitTask:
 
     Attributes
     ----------
-    The number of tasks that the buckets are divided among.
-        Among so many tasks the buckets are divided.
+    partitions
+        The number of tasks that the buckets are divided among.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""Search for files of a lake table that no readable version needs: data files, and files of its own log."""
+"""Search for files of a lake table that no readable version needs: data files, and files of the table's log."""
 
 from __future__ import annotations
 

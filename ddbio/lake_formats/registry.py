@@ -213,7 +213,7 @@ class _Hudi(LakeFormat):
         self.spark_writer().publish(parse_hive_name(catalog), table.store.uri)
 
 
-TABLE_FORMATS: Final[dict[str, LakeFormat]] = {each.name: each for each in (_Delta(), _Iceberg(), _Hudi())}
+TABLE_FORMATS: Final[dict[str, LakeFormat]] = {lake.name: lake for lake in (_Delta(), _Iceberg(), _Hudi())}
 """The lake formats by name."""
 
 

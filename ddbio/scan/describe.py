@@ -62,7 +62,7 @@ PROBE_ITEMS = 100
 # Assumed item size for the first pages of a table that does not report its size.
 ASSUMED_ITEM_BYTES = 400.0
 
-# The type of a column that no sampled item has. Numbers are text, in DynamoDB's canonical form.
+# The type of a column that no sampled item has. Numbers are text in DynamoDB's canonical spelling.
 _KEY_ARROW: dict[str, pa.DataType] = {"S": pa.string(), "N": pa.string(), "B": pa.binary(), "NULL": pa.string()}
 
 

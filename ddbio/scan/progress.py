@@ -253,7 +253,7 @@ class ScanProgress:
         return replace(self, **_replay([self.state.read(name) or {} for name in names], self.segments))
 
     def open_journal(self) -> PageJournal | None:
-        """Return the page journal of an attempt; None if the job has none."""
+        """Return the page journal of an attempt; None for a job without page journal."""
         return None if self.pages is None else PageJournal(self.pages, self.run)
 
     def remaining_task(self, task: ScanTask) -> ScanTask:

@@ -9,7 +9,7 @@ import ddbio
 from ddbio.formats.registry import FORMATS
 from ddbio.testing.export import Change, ExportWriter
 
-FORMAT_NAMES = [name for name, each in FORMATS.items() if each.extensions]
+FORMAT_NAMES = [name for name, file_format in FORMATS.items() if file_format.extensions]
 
 
 def every_type(number):

@@ -52,4 +52,4 @@ def test_rows_in_groups_are_merged_like_single_rows(seeds, monkeypatch):
         assert stays == [key not in lost for key in state], seed
         assert merge.outcome() == wanted, seed
         assert [key for batch in merge.winners() for key in batch.column("_key").to_pylist()] == winners, seed
-        assert merge.rows_at_once >= len(changed), seed
+        assert merge.rows_per_lookup >= len(changed), seed

@@ -151,7 +151,7 @@ def test_a_name_keeps_a_snapshot(lake):
 
 
 def test_a_decision_from_an_expired_version_is_not_committed(lake):
-    """The number after an expired version is free again: a writer that was suspended so long gets a conflict."""
+    """The number after an expired version is free again: a writer that was suspended meanwhile gets a conflict."""
     folder, kind, log = lake
     table = open_items(str(folder), MaintainOptions(table=str(folder)), kind).table
     sleeper = table.load(2)

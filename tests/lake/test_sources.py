@@ -298,9 +298,9 @@ def test_the_plan_of_an_export(tmp_path):
     [
         ({"_sequence": None}, "no column _sequence"),
         ({"_event_time": [1, 2, 3, 4]}, "must be a timestamp"),
-        ({"_op": ["put"] * 4}, "is not INSERT"),
+        ({"_op": ["put"] * 4}, "must be one of INSERT"),
         ({"_sequence": ["1", "a", "2", "3"]}, "not whole numbers"),
-        ({"_sequence": [1, None, 2, 3]}, "1 rows have none"),
+        ({"_sequence": [1, None, 2, 3]}, "1 rows have no value"),
         ({"pk": ["x", None, "y", "z"]}, "row 1: pk is missing"),
     ],
 )

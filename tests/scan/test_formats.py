@@ -11,7 +11,7 @@ import ddbio
 from ddbio.errors import OptionError
 from ddbio.formats.registry import FORMATS
 
-FORMAT_NAMES = [name for name, each in FORMATS.items() if each.extensions]
+FORMAT_NAMES = [name for name, file_format in FORMATS.items() if file_format.extensions]
 
 
 @pytest.fixture

@@ -113,7 +113,7 @@ def test_queries_are_kept(recorder, tmp_path):
 
 
 def test_on_s3(recorder, tmp_path):
-    """A bucket can store pages like a folder, and has none of them at the end."""
+    """A bucket can store pages like a folder, and at the end there are no pages."""
     with MotoServer() as s3:
         client = ClientSpec(endpoint_url=s3.endpoint_url, region="eu-west-1").client("s3")
         client.create_bucket(Bucket="lake", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})

@@ -115,7 +115,7 @@ def test_appended_partitions_are_those_that_are_there(trips, tmp_path):
     ],
 )
 def test_bad_options_are_one_clear_error(trips, tmp_path, options, message):
-    """Invalid partition options are an error of the options, and nothing is left behind."""
+    """Invalid partition options are an error of the options, and no files are left."""
     with pytest.raises(OptionError, match=message):
         ddbio.scan_to_files("trips", tmp_path / "out", endpoint_url=trips.endpoint_url, engine="local", **options)
     assert not (tmp_path / "out").exists()

@@ -359,7 +359,7 @@ def test_what_is_pushed(filters, condition):
 
 
 def test_many_keys_are_no_queries():
-    """Filters with too many partition keys are left to Spark; a longer limit allows them as Queries."""
+    """Filters with too many partition keys are left to Spark; with a higher maximum they become Queries."""
     many = call("IN", PK, *(constant(S, f"k{number}") for number in range(1_001)))
     few = call("=", column("n"), constant(N, "1"))
     assert pushed_condition([many, few], COLUMNS, KEYS, None, 1_000) == '"n" = 1'

@@ -47,7 +47,7 @@ def test_a_read_starts_no_jvm(endpoint):
 
 
 def test_closing_the_iterator_stops_the_lanes(endpoint):
-    """Closing the iterator leaves no thread behind."""
+    """Closing the iterator ends all threads."""
     batches = ddbio.scan_batches("flights", endpoint_url=endpoint, segments=4, rcu_per_second=50)
     next(batches)
     batches.close()

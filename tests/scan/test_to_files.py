@@ -228,7 +228,7 @@ def test_a_job_id_runs_once(fake, tmp_path):
 
 
 def test_appended_columns_have_the_types_that_are_there(scan, tmp_path):
-    """A scan that would append a column of another type is refused before it reads, and leaves nothing behind."""
+    """A scan that would append a column of another type is refused before it reads, and leaves no files."""
     scan("flights", schema=pa.schema([("dep_delay", pa.int64())]), columns="dep_delay")
     before = _visible(tmp_path / "out")
     with pytest.raises(TargetError, match=r"column 'dep_delay' as int64, .* as string"):

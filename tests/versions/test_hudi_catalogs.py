@@ -115,7 +115,7 @@ def test_what_cannot_be_named_is_not_merged(session, client, metastore, tmp_path
         ddbio.apply(tmp_path / "log", second, catalog=NAME, **GIVEN)
     with pytest.raises(OptionError, match="names no table of Hive"):
         ddbio.apply(tmp_path / "log", second, catalog="hive://shop", **GIVEN)
-    with pytest.raises(OptionError, match="is for Hudi tables, and this one is delta"):
+    with pytest.raises(OptionError, match="is for Hudi tables, but this table is delta"):
         ddbio.apply(tmp_path / "log", second, catalog=NAME)
     hadoop = session.sparkContext._jsc.hadoopConfiguration()
     hadoop.set("hive.metastore.uris", "thrift://127.0.0.1:9")
