@@ -76,7 +76,7 @@ def _hide(match: re.Match[str]) -> str:
 
 
 def _in_base64(value: bytes) -> list[str]:
-    """Return the parts of Base64 texts that any bytes with this value have, for each offset of the value modulo three."""
+    """Return the parts that Base64 texts of bytes with this value have, for each offset of the value modulo three."""
     parts = []
     for before in range(3):
         text = b64encode(bytes(before) + value).decode()
