@@ -1,6 +1,6 @@
-"""Read changes in Structured Streaming: a log by the records of its batches, or a table's stream by way of such a log.
+"""Changes in Structured Streaming, read from a log by its batches, or from a table's stream through such a log.
 
-An offset says, for each capture that writes the log, the number of a batch. Batches and their files never change, so a
+An offset is the number of a batch, for each capture that writes the log. Batches and their files never change, so a
 micro-batch that Spark repeats has the same rows.
 """
 
@@ -33,7 +33,7 @@ from ddbio.storage.job_state import JobState
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
 except ImportError:
-    # Spark before 4.2 asks for the latest offset without a limit.
+    # Before 4.2, Spark requests the latest offset without a limit.
     SupportsTriggerAvailableNow = object
 
 if TYPE_CHECKING:
@@ -49,26 +49,26 @@ if TYPE_CHECKING:
 
 @options_dataclass(frozen=True, kw_only=True)
 class LogStreamOptions(ConnectionOptions):
-    """Say which log a streaming DataFrame reads, and how much of it at once."""
+    """Options of a streaming DataFrame that reads a log."""
 
     path: Annotated[str, Field(min_length=1)]
     """Folder of the log: ``s3://bucket/prefix`` or a local folder."""
     job_id: str | None = None
     """The capture whose changes are read; default is all that write the folder."""
     starting_offsets: Literal["earliest", "latest"] = "earliest"
-    """Where a new query begins: at the first batch of the log, or behind its last."""
+    """Start of a new query: the first batch of the log, or after its last batch."""
     max_records_per_batch: Annotated[int, Field(ge=1)] | None = None
-    """Changes of a micro-batch, about; default is all that are there."""
+    """Approximate number of changes per micro-batch; default is all available changes."""
     tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Spark partitions of a micro-batch; default is the session's parallelism, fewer for few files."""
 
 
 @options_dataclass(frozen=True, kw_only=True)
 class TableStreamOptions(CaptureOptions):
-    """Say which table's changes a streaming DataFrame reads, and the log that they go through."""
+    """Options of a streaming DataFrame that reads the changes of a table through a log."""
 
     max_records_per_batch: Annotated[int, Field(ge=1)] | None = None
-    """Changes of a micro-batch, about; default is all that are there."""
+    """Approximate number of changes per micro-batch; default is all available changes."""
     tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Spark partitions of a micro-batch; default is the session's parallelism, fewer for few files."""
 
@@ -80,12 +80,12 @@ class TableStreamOptions(CaptureOptions):
 
 
 def describe_log(values: Mapping[str, str]) -> StructType:
-    """Return the columns of the log that the options name."""
+    """Return the columns of the log of the options."""
     return to_spark_schema(_open_log(_log_options(values))[1].schema())
 
 
 def describe_stream(values: Mapping[str, str], source: str) -> StructType:
-    """Return the columns of the changes of a table, which are decided now if they were not before."""
+    """Return the columns of the changes of a table. They are chosen now if they were not before."""
     options = _table_options(values, source)
     job_id = prepare_capture(options)
     return to_spark_schema(_own_log(open_store(options.dest, options), job_id).schema())
@@ -114,8 +114,8 @@ def _log_options(values: Mapping[str, str]) -> LogStreamOptions:
 
 
 def _table_options(values: Mapping[str, str], source: str) -> TableStreamOptions:
-    given = rename_option(known_names(values, "read"), "dest", {"log"})
-    return parse_options(TableStreamOptions, {**given, "source": source})
+    values_read = rename_option(known_names(values, "read"), "dest", {"log"})
+    return parse_options(TableStreamOptions, {**values_read, "source": source})
 
 
 def _open_log(options: LogStreamOptions) -> tuple[ObjectStore, CapturedLog]:
@@ -124,13 +124,13 @@ def _open_log(options: LogStreamOptions) -> tuple[ObjectStore, CapturedLog]:
 
 
 def _own_log(store: ObjectStore, job_id: str) -> CapturedLog:
-    """Return what one capture writes: the query captures it itself."""
+    """Return the log of one capture, which the query itself runs."""
     return CapturedLog(store, [JobState(store, job_id, CAPTURE)])
 
 
 @dataclass(frozen=True)
 class _Terms:
-    """Say how much a micro-batch has, into how many partitions it goes, and where a new query begins."""
+    """Size of a micro-batch, its number of partitions, and the start of a new query."""
 
     records: int | None
     tasks: int | None
@@ -139,34 +139,34 @@ class _Terms:
 
 @dataclass
 class LogPart(InputPartition):  # type: ignore[misc]
-    """Carry one Spark partition's files."""
+    """The files of one Spark partition."""
 
     files: Sequence[LogFile]
 
 
 class LogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Read a log; any number of executors may, for no shard is asked."""
+    """Reader of a log. Any number of executors can read, because no shard is read."""
 
     def __init__(self, store: ObjectStore, log: CapturedLog, columns: pa.Schema, terms: _Terms) -> None:
         self._store, self._log, self._columns, self._terms = store, log, columns, terms
         self._reached: dict[str, int] | None = None
-        """The last offset that was given out, or that Spark has shown: a limit counts from there."""
+        """The last returned offset, or the last one that Spark passed: a limit counts from there."""
         self._began: dict[str, int] | None = None
-        """Where this run has begun a new query: hours of its first micro-batch may have expired."""
+        """The first offset of a new query in this run: hours of its first micro-batch may have expired."""
         self._target: dict[str, int] | None = None
-        """Where a query of AvailableNow ends."""
+        """The end of an AvailableNow query."""
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - PySpark's own
-        """Return where a new query begins."""
+        """Return the first offset of a new query."""
         self._reached = self._began = self._log.written() if self._terms.starts_late else self._log.first()
         return self._reached
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - PySpark's own, from 4.2 on
-        """Return how many changes a micro-batch has at most, about."""
+        """Return the approximate maximum number of changes per micro-batch."""
         return ReadAllAvailable() if self._terms.records is None else ReadMaxRows(self._terms.records)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - PySpark's own, from 4.2 on
-        """Note what is there now: the query ends behind it, after as many micro-batches as its limit makes."""
+        """Record the current end of the log: the query ends there, after as many micro-batches as its limit makes."""
         self._target = self._newest()
 
     def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 - PySpark's own, from 4.2 on
@@ -174,9 +174,9 @@ class LogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: i
         return self._log.written()
 
     def latestOffset(self, start: Mapping[str, int] | None = None, limit: Any = None) -> dict[str, int]:  # noqa: N802 - PySpark's own
-        """Return the end of the next micro-batch; from 4.2 on Spark says what it begins at, and its limit."""
+        """Return the end of the next micro-batch. From 4.2 on, Spark passes its start and its limit."""
         written, reached = self._target or self._newest(), start or self._reached
-        # Before 4.2 the option is all that is known; from then on Spark's word counts.
+        # Before 4.2 only the option is known. From then on, Spark's limit counts.
         records = self._terms.records if limit is None else getattr(limit, "max_rows", None)
         if records is not None and reached is not None:
             written = self._log.limit(reached, written, records)
@@ -184,16 +184,16 @@ class LogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: i
         return written
 
     def _newest(self) -> dict[str, int]:
-        """Return the position behind all that can be read now."""
+        """Return the offset after all changes that are now available."""
         return self._log.written()
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[LogPart]:
-        """Return parts of the batches behind one offset up to another, about equal in rows."""
+        """Return parts of the batches after one offset up to another, about equal in rows."""
         self._reached = dict(end)
         files = self._log.files(start, end)
         if dict(start) == self._began:
             oldest = oldest_hour(self._store)
-            files = [each for each in files if each.path >= oldest]
+            files = [file for file in files if file.path >= oldest]
         terms = request_lease_terms(SparkFiles.getRootDirectory(), None)
         wanted = self._terms.tasks or (available_cores() if terms is None else terms.parallelism)
         return [LogPart(part) for part in _parts(files, wanted)]
@@ -215,9 +215,9 @@ class LogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: i
 
 
 class CapturingReader(LogReader):
-    """Capture the changes of a table into a log before each micro-batch, in the driver, and read that log.
+    """Reader that captures the changes of a table into a log in the driver before each micro-batch, and reads that log.
 
-    So each shard has one reader, and the end of a micro-batch is recorded before Spark hears of it.
+    So each shard has one reader, and the end of a micro-batch is recorded before Spark receives it.
     """
 
     def __init__(
@@ -229,32 +229,32 @@ class CapturingReader(LogReader):
         self._closing: contextlib.ExitStack | None = None
 
     def _newest(self) -> dict[str, int]:
-        """Capture what there is now, and return the position behind it."""
+        """Capture the available changes, and return the offset after them."""
         if self._opened is None or self._closing is None:
             self._closing = contextlib.ExitStack()
             self._opened = self._closing.enter_context(open_capture(self._options, threading.Event()))
         self._opened.loop.run(available_now=True)
         if self._opened.loop.has_ended:
-            # The stream was turned off: the next look finds the one that follows, or says that there is none.
+            # The stream was turned off: the next call finds its successor, or raises if there is none.
             self.stop()
         return super()._newest()
 
     def stop(self) -> None:
-        """Let the capture go."""
+        """Stop the capture."""
         if self._closing is not None:
             self._closing.close()
             self._closing = self._opened = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the connections where they are: tasks read files only."""
+        """Return the state without connections: tasks only read files."""
         return {**self.__dict__, "_opened": None, "_closing": None}
 
 
 def _parts(files: Sequence[LogFile], wanted: int) -> list[list[LogFile]]:
-    """Return the files in at most so many parts, each of neighbours."""
+    """Return the files in at most ``wanted`` parts, each of consecutive files."""
     parts: dict[int, list[LogFile]] = {}
-    total, before = sum(each.rows for each in files), 0
-    for each in files:
-        parts.setdefault(before * wanted // max(1, total), []).append(each)
-        before += each.rows
+    total, before = sum(file.rows for file in files), 0
+    for file in files:
+        parts.setdefault(before * wanted // max(1, total), []).append(file)
+        before += file.rows
     return list(parts.values())

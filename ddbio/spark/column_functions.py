@@ -1,8 +1,9 @@
-"""What Spark's workers run for ``functions.py``: Arrow columns of DynamoDB JSON become structs, and back.
+"""Functions that Spark's workers run for ``functions.py``: Arrow columns of DynamoDB JSON become structs, and back.
 
-Before 4.1, Spark knows functions of pandas series only, and makes the objects of a series before it calls the function.
-It takes Arrow's memory back unchanged, though. Functions of iterators get each batch when they ask for it, and no other
-function runs in that worker meanwhile: so they can have the worker hand them Arrow's memory, for as long as they run.
+Before 4.1, Spark only has functions of pandas series, and converts the values of a series to Python objects before it
+calls the function. It accepts Arrow memory as a result, however. A function of an iterator gets each batch when it
+requests it, and no other function runs in that worker meanwhile. So the function can make the worker pass Arrow memory
+for the duration of its run.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _encoder(stored: bytes, names: tuple[str, ...]) -> Encoder:
 
 
 def schema_of(stored: bytes) -> pa.Schema:
-    """Return the schema that Arrow serialised to these bytes."""
+    """Return the schema of these bytes in Arrow's serialization."""
     return pa.ipc.read_schema(pa.py_buffer(stored))
 
 
@@ -74,7 +75,7 @@ def encode_structs(stored: bytes, mode: Mode, structs: Any) -> Any:
     """
     names = tuple(field.name for field in structs.type)
     encoder = _encoder(stored, names)
-    # The encoder names the row of what is not UTF-8.
+    # The encoder names the row of invalid UTF-8.
     casts = [pc.CastOptions(kind, allow_invalid_utf8=True) for kind in encoder.schema.types]
     columns = [column.cast(options=cast) for column, cast in zip(structs.flatten(), casts, strict=True)]
     texts = encoder.encode_texts(pa.RecordBatch.from_arrays(columns, schema=encoder.schema), strict=mode == "FAILFAST")
@@ -82,16 +83,16 @@ def encode_structs(stored: bytes, mode: Mode, structs: Any) -> Any:
 
 
 def map_series(function: Callable[[Any], Any], batches: Iterable[Any]) -> Iterator[Any]:
-    """Return a series of what the function makes of each batch's array, each value in a list of its own.
+    """Yield a series of the function's result for each batch's array, with each value in its own list.
 
-    Spark would take a series of structs for a frame, and spend on each of its columns as much as on one of lists.
+    Spark would treat a series of structs as a frame, and each of its columns costs as much as a series of lists.
 
     Raises
     ------
     OptionError
-        This Spark's worker makes objects all the same.
+        This Spark's worker nevertheless makes objects.
     """
-    with _handing_arrow():
+    with _passing_arrow():
         for batch in batches:
             yield _series_of(_listed(function(_array_of(batch))))
 
@@ -102,7 +103,7 @@ def _listed(array: Any) -> Any:
 
 
 def _series_of(array: Any) -> Any:
-    """Return a series over Arrow's memory that ignores what Spark would apply to its values."""
+    """Return a series over Arrow's memory that ignores the functions that Spark applies to its values."""
     import pandas as pd  # noqa: PLC0415 - only workers need it
 
     class Series(pd.Series):  # type: ignore[misc] # pandas is not imported where types are checked
@@ -113,7 +114,7 @@ def _series_of(array: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _handing_arrow() -> Iterator[None]:
+def _passing_arrow() -> Iterator[None]:
     from pyspark.sql.pandas.serializers import (  # noqa: PLC0415 - only workers need it
         ArrowStreamPandasUDFSerializer as Serializer,
     )
@@ -130,7 +131,7 @@ def _array_of(series: Any) -> Any:
     array: Any = getattr(series, "array", None)
     if not hasattr(array, "__arrow_array__"):
         raise OptionError(
-            "this Spark makes Python objects of what a column's function is handed: use decode_column or encode_column "
+            "this Spark converts arguments of column functions to Python objects: use decode_column or encode_column "
             "of ddbio.spark.functions, which do the same to a DataFrame"
         )
     (chunk,) = array.__arrow_array__().chunks

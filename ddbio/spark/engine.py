@@ -1,6 +1,6 @@
-"""The Spark engine: run the tasks of a job, one per partition, under one budget that the driver serves.
+"""The Spark engine: runs the tasks of a job, one per partition, under one budget that the driver serves.
 
-A job runs in a thread of its own, so that the caller can stop it and know when its tasks have ended.
+A job runs in its own thread, so that the caller can stop it and know when its tasks have ended.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ddbio.errors import ServiceError
 from ddbio.jobs.engine import SplitTasks
 from ddbio.spark.session import (
     CpuMeter,
-    budget_place,
+    budget_endpoint,
     cluster_of,
-    describe_installation,  # noqa: F401 - a part of what a provider offers
-    how_the_jvm_ended,
+    describe_installation,  # noqa: F401 - part of the provider's interface
     is_connect,
+    jvm_exit_reason,
     lost_after_seconds,
     refuse_connect,
     running_session,
@@ -67,24 +67,25 @@ ResultT = TypeVar("ResultT")
 
 log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.05
-# Tasks that watch their budget end by themselves within a page; only then are they interrupted.
-_LEAVE_SECONDS = 5.0
+_POLL_SECONDS = 0.05
+# Tasks that watch their budget end by themselves within a page. Only after that are they interrupted.
+_GRACE_SECONDS = 5.0
 # Spark kills an interrupted Python worker after spark.python.task.killTimeout, 2 s:
 # https://spark.apache.org/docs/4.0.0/configuration.html
 _KILL_SECONDS = 30.0
-# What setJobGroup sets: https://github.com/apache/spark/blob/v4.0.0/core/src/main/scala/org/apache/spark/SparkContext.scala
+# The properties that setJobGroup sets:
+# https://github.com/apache/spark/blob/v4.0.0/core/src/main/scala/org/apache/spark/SparkContext.scala
 _DESCRIPTION = "spark.job.description"
 _PROPERTIES = (_DESCRIPTION, "spark.jobGroup.id", "spark.job.interruptOnCancel")
 
 
 class SparkEngine:
-    """Run tasks on the session that runs in this process, or on one of its own.
+    """Engine that runs tasks on the running session of this process, or on a new one.
 
     Raises
     ------
     OptionError
-        If Spark cannot be started, or the running session is a Spark Connect one.
+        If Spark cannot be started, or the running session is a Spark Connect session.
     """
 
     name = "spark"
@@ -112,12 +113,12 @@ class SparkEngine:
     def run(
         self, function: Callable[[TaskT, Budget], ResultT], tasks: Sequence[TaskT], budget: LocalBudget
     ) -> list[ResultT]:
-        """Return every task's result in the tasks' order, or raise the first error after all tasks have ended.
+        """Return the results of all tasks in order, or raise the first error after all tasks have ended.
 
         Raises
         ------
         DdbioError
-            The error of the task that failed first, as its own class; what nobody expected is a ServiceError.
+            The error of the task that failed first, as its own class. Unexpected errors are a ServiceError.
         """
         return self._run(lambda *_: self._context.parallelize(tasks, len(tasks)), len(tasks), function, budget)
 
@@ -128,7 +129,7 @@ class SparkEngine:
         function: Callable[[TaskT, Budget], ResultT],
         budget: LocalBudget,
     ) -> list[ResultT]:
-        """Return the results of the tasks that the shuffle makes, or raise the first error after all have ended.
+        """Return the results of the tasks of a shuffle, or raise the first error after all tasks have ended.
 
         Raises
         ------
@@ -142,7 +143,7 @@ class SparkEngine:
     def run_shuffled_rdd(
         self, shuffle: Shuffle, tasks: RDD[Any], function: Callable[[TaskT, Budget], ResultT], budget: LocalBudget
     ) -> list[ResultT]:
-        """Return the results of the tasks that the shuffle makes of an RDD, or raise the first error.
+        """Return the results of the tasks of a shuffle of an RDD, or raise the first error.
 
         Raises
         ------
@@ -160,42 +161,42 @@ class SparkEngine:
     def run_joined(
         self, sources: Sequence[Any], function: Callable[[Iterable[bytes], Budget], ResultT], partitions: int
     ) -> list[ResultT]:
-        """Return what a function makes of each partition of the parts of all sources, in the order of their keys.
+        """Return a function's results for the partitions of the parts of all sources, sorted by key.
 
         Parameters
         ----------
         sources
-            ``SplitTasks``, or DataFrames of the columns ``partition``, ``slot``, ``side``, ``data``, and ``error``: a
-            pickled error in place of a part.
+            ``SplitTasks``, or DataFrames with the columns ``partition``, ``slot``, ``side``, ``data``, and ``error``: a
+            pickled error instead of a part.
 
         Raises
         ------
         DdbioError
             As :meth:`run`.
         """
-        split = [each for each in sources if isinstance(each, SplitTasks)]
+        split = [source for source in sources if isinstance(source, SplitTasks)]
         unreported = [self._context.accumulator([], ListOnDriver()) for _ in split]
         budget = split[0].budget if split else LocalBudget(None, job="join")
         with ExitStack() as stack:
 
             def joined(failures: Accumulator[list[Failure]], first: TaskBudget) -> RDD[Iterable[bytes]]:
-                parts = [frame_parts(each, failures) for each in sources if not isinstance(each, SplitTasks)]
-                for number, (each, counts) in enumerate(zip(split, unreported, strict=True)):
-                    # The first budget is served already: where only one port is open, one side at least can be joined.
-                    served = replace(first, portion_per_second=_portion(each.budget, len(each.tasks)))
+                parts = [frame_parts(source, failures) for source in sources if not isinstance(source, SplitTasks)]
+                for number, (part, counts) in enumerate(zip(split, unreported, strict=True)):
+                    # The first budget is already served: even if only one port is open, one side can be joined.
+                    served = replace(first, portion_per_second=_portion(part.budget, len(part.tasks)))
                     if number:
-                        _, served = self._serve(stack, each.budget, len(each.tasks))
-                    reader = PartsReader(each.split, served, task_attempts(self._context), failures, counts)
-                    tasks = self._context.parallelize(each.tasks, max(1, len(each.tasks)))
+                        _, served = self._serve(stack, part.budget, len(part.tasks))
+                    reader = PartsReader(part.split, served, task_attempts(self._context), failures, counts)
+                    tasks = self._context.parallelize(part.tasks, max(1, len(part.tasks)))
                     parts.append(tasks.mapPartitions(reader))
                 return gathered(self._context.union(parts), partitions, _parts_alone)
 
             try:
                 return self._run(joined, partitions, function, budget)
             finally:
-                for each, counts in zip(split, unreported, strict=True):
+                for part, counts in zip(split, unreported, strict=True):
                     for left in counts.value:
-                        each.budget.add(left)
+                        part.budget.add(left)
 
     def _run(
         self,
@@ -212,33 +213,34 @@ class SparkEngine:
             server, served = self._serve(stack, budget, count, is_fenced=alone_seconds is not None)
             runner = TaskRunner(function, served, task_attempts(self._context), failures, time.time(), alone_seconds)
             source = tasks(failures, served)
-            job = Job(self._context, source.mapPartitions(runner), budget.job, is_told=server is not None)
+            job = Job(self._context, source.mapPartitions(runner), budget.job, is_notified=server is not None)
             outcomes = self._outcomes(job, failures, budget)
             deferred = [number for number, outcome in enumerate(outcomes) if outcome.is_deferred]
             if server is not None and deferred:
-                # Attempts that the driver has met may still write; those of these tasks that it has not have not begun.
+                # Attempts that have connected to the driver may still write. The others of these tasks have not
+                # started.
                 unfenced = frozenset(number for number in deferred if not server.has_met(str(number)))
                 rdd = source.mapPartitions(replace(runner, unfenced=unfenced))
                 alone = Job(self._context, rdd, budget.job, partitions=deferred)
 
                 def require_first_attempts() -> None:
-                    # A worker is not told that its stage runs again: its attempts count from 0 there.
+                    # A worker does not know that its stage runs again: its attempts count from 0 there.
                     if alone.runs_again():
                         raise unfenced_retry(server.address)
 
-                found = self._outcomes(alone, failures, budget, require_first_attempts)
-                for number, outcome in zip(deferred, found, strict=True):
+                later = self._outcomes(alone, failures, budget, require_first_attempts)
+                for number, outcome in zip(deferred, later, strict=True):
                     outcomes[number] = outcome
             return [outcome.result for outcome in outcomes]
 
     def _serve(
         self, stack: ExitStack, budget: LocalBudget, count: int, *, is_fenced: bool = False
     ) -> tuple[BudgetServer | None, TaskBudget]:
-        """Serve a budget to so many tasks for as long as a context is open, if they need the driver while they run."""
+        """Serve a budget to ``count`` tasks while a context is open, if they need the driver during their run."""
         asks = is_fenced or budget.is_bounded
         if not (asks or budget.wants_counts):
             return None, TaskBudget(None, asks=False, portion_per_second=None)
-        host, bind, ports = budget_place(self._context)
+        host, bind, ports = budget_endpoint(self._context)
         server = stack.enter_context(BudgetServer(budget, host, bind=bind, ports=ports))
         return server, TaskBudget(server.address, asks, _portion(budget, count))
 
@@ -253,7 +255,7 @@ class SparkEngine:
         try:
             job.wait(lambda: failures.value, check)
         except BaseException:
-            # A closed budget ends every task at its next page; the server, if there is one, stays up to tell them.
+            # A closed budget ends every task at its next page. The server, if any, stays up to notify them.
             budget.close()
             job.stop()
             raise
@@ -261,7 +263,7 @@ class SparkEngine:
             self._meter.add_stages(job.stage_ids())
             for outcome in job.outcomes:
                 self._meter.add(outcome.times)
-                # The clocks of a cluster are not quite the same.
+                # The clocks of a cluster differ slightly.
                 began_at = max(job.began_at, outcome.requests_began_at or time.time())
                 budget.add(outcome.unreported, max(0.0, time.time() - began_at))
             for counts in job.counts_of_failed():
@@ -281,31 +283,31 @@ class SparkEngine:
 
 
 def open_engine(master: str | None, conf: dict[str, str]) -> SparkEngine:
-    """Return an engine on the session that runs in this process, or on one of its own.
+    """Return an engine on the running session of this process, or on a new one.
 
     Raises
     ------
     OptionError
-        As :class:`SparkEngine` says.
+        As :class:`SparkEngine`.
     """
     return SparkEngine(master, conf)
 
 
 def running_parallelism() -> int | None:
-    """Return the parallelism of the session that runs in this process, or None; start nothing."""
+    """Return the parallelism of the running session of this process, or None. Never start one."""
     session = running_session()
     return None if session is None or is_connect(session) else session.sparkContext.defaultParallelism
 
 
 class Job:
-    """Collect the outcomes of an RDD, or of some partitions of it, in a thread, under a job group of its own.
+    """Collection of the outcomes of an RDD, or of some of its partitions, in a thread with its own job group.
 
     Parameters
     ----------
     name
-        What Spark's UI calls the job, behind the description that the caller has set.
-    is_told
-        Whether its tasks learn from their budget that the job is being stopped.
+        The name of the job in Spark's UI, after the description that the caller has set.
+    is_notified
+        Whether the tasks learn from their budget that the job is being stopped.
     """
 
     def __init__(
@@ -315,10 +317,10 @@ class Job:
         name: str | None = None,
         *,
         partitions: Sequence[int] | None = None,
-        is_told: bool = True,
+        is_notified: bool = True,
     ) -> None:
         self.began_at = time.time()
-        self._leave_seconds = _LEAVE_SECONDS if is_told else 0.0
+        self._grace_seconds = _GRACE_SECONDS if is_notified else 0.0
         self.group = f"ddbio-{uuid.uuid4().hex}"
         described = [context.getLocalProperty(_DESCRIPTION), f"ddbio: {name}" if name else "ddbio"]
         self._description = ", ".join(filter(None, described))
@@ -326,7 +328,7 @@ class Job:
         self._error: BaseException | None = None
         self._context = context
         self._rdd, self._partitions = rdd, partitions
-        # Not Thread.join: an interrupt inside it makes CPython 3.11 take a running thread for ended (gh-90882).
+        # Not Thread.join: after an interrupt in it, CPython 3.11 treats a running thread as ended (gh-90882).
         self._ended = threading.Event()
 
     def _collect(self) -> None:
@@ -336,7 +338,7 @@ class Job:
                     self.outcomes = self._rdd.collect()
                 else:
                     self.outcomes = self._context.runJob(self._rdd, lambda outcomes: outcomes, self._partitions)
-        except BaseException as error:  # noqa: BLE001 - whatever ended the job is the caller's business
+        except BaseException as error:  # noqa: BLE001 - the caller handles any error
             self._error = error
         finally:
             self._ended.set()
@@ -348,43 +350,43 @@ class Job:
         try:
             yield
         finally:
-            # With PYSPARK_PIN_THREAD=false, Java's thread serves the caller's jobs next.
+            # With PYSPARK_PIN_THREAD=false, the Java thread runs the caller's jobs next.
             for name, value in before.items():
                 self._context.setLocalProperty(name, value)
 
     def wait(self, failures: Callable[[], list[Failure]], check: Callable[[], None] = lambda: None) -> None:
-        """Start the job and return when it has ended well, or raise as soon as a task has failed.
+        """Start the job and return after its success, or raise as soon as a task has failed.
 
         Parameters
         ----------
         check
-            Called now and then, and once when the job has ended; what it raises ends the waiting.
+            Called regularly, and once after the end of the job. Its errors end the waiting.
 
         Raises
         ------
         KeyboardInterrupt
-            In the main thread; :meth:`stop` is to follow this as any other error.
+            In the main thread. The caller must call :meth:`stop` after this as after any other error.
         """
         with _plain_interrupt():
             InheritableThread(target=self._collect, name=self.group, daemon=True).start()
-            while not self._ended.wait(_LOOK_SECONDS) and not failures():
+            while not self._ended.wait(_POLL_SECONDS) and not failures():
                 check()
         if self._error or failures():
             raise _first_error(failures(), self._error)
         check()
 
     def stop(self) -> None:
-        """End the job and return when none of its tasks is active, or after half a minute."""
-        self._ended.wait(self._leave_seconds)
-        # A JVM that has died took its tasks with it.
+        """End the job and return when none of its tasks is active, or after 30 s."""
+        self._ended.wait(self._grace_seconds)
+        # The tasks of a dead JVM have ended with it.
         with suppress(OSError, Py4JError):
             self._context.cancelJobGroup(self.group)
             end = time.monotonic() + _KILL_SECONDS
             while time.monotonic() < end and not (self._ended.is_set() and self._active_tasks() == 0):
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_SECONDS)
 
     def stage_ids(self) -> list[int]:
-        """Return the stages that Spark made of this job; none if its JVM has died."""
+        """Return the stages of this job, or none if its JVM has died."""
         with suppress(OSError, Py4JError):
             tracker = self._context.statusTracker()
             jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self.group)]
@@ -392,21 +394,21 @@ class Job:
         return []
 
     def counts_of_failed(self) -> Iterator[RequestCounts]:
-        """Yield what attempts have counted that failed, as far as they could not tell the driver."""
+        """Yield the counts of failed attempts that could not report them to the driver."""
         with suppress(OSError, Py4JError):
             tracker, store = self._context.statusTracker(), self._context._jsc.sc().statusStore()  # noqa: SLF001 - errors
             for stage in self.stage_ids():
-                found = tracker.getStageInfo(stage)
-                if found is None or not found.numFailedTasks:
+                info = tracker.getStageInfo(stage)
+                if info is None or not info.numFailedTasks:
                     continue
-                tasks = store.taskList(stage, found.currentAttemptId, found.numTasks + found.numFailedTasks)
+                tasks = store.taskList(stage, info.currentAttemptId, info.numTasks + info.numFailedTasks)
                 for number in range(tasks.size()):
                     message = tasks.apply(number).errorMessage()
                     if message.isDefined() and (counts := counts_in(message.get())):
                         yield counts
 
     def runs_again(self) -> bool:
-        """Return whether Spark runs the last stage again, or did: what it reads of others was lost meanwhile."""
+        """Return whether Spark runs the last stage again, or did: its input was lost meanwhile."""
         last = max(self.stage_ids(), default=None)
         stage = None if last is None else self._context.statusTracker().getStageInfo(last)
         return stage is not None and stage.currentAttemptId > 0
@@ -419,7 +421,7 @@ class Job:
 
 @contextmanager
 def _plain_interrupt() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt: PySpark's handler would cancel every job before ours can stop its tasks."""
+    """Make Ctrl-C raise KeyboardInterrupt. PySpark's handler would cancel every job before ours can stop its tasks."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -431,23 +433,23 @@ def _plain_interrupt() -> Iterator[None]:
 
 
 def _first_error(failures: list[Failure], ended: BaseException | None) -> BaseException:
-    """Return what the caller is to see: the error that a task raised, rather than that the other tasks were stopped."""
+    """Return the error for the caller: the error that a task raised, if any, and not the stop of the other tasks."""
     for failure in failures:
         if failure.error is not None:
             failure.error.__cause__ = WorkerTracebackError(failure.traceback)
             return failure.error
     if failures:
         return BudgetClosedError()
-    # A JVM that ends in order cancels its jobs first.
+    # A JVM that shuts down cleanly cancels its jobs first.
     if isinstance(ended, (OSError, Py4JNetworkError)) or "SparkContext was shut down" in str(ended):
-        end = how_the_jvm_ended()
+        end = jvm_exit_reason()
         lost = ServiceError(
             f"the JVM of Spark's driver has died{f' ({end})' if end else ''}, often for want of memory: look into its "
             "log, give more spark.driver.memory, and run the job again"
         )
         lost.__cause__ = ended
         return lost
-    # A Java exception's text goes on with its stack; what a Python worker raised is the last line before that.
+    # The stack follows the text of a Java exception. The last line before it is the error of a Python worker.
     text = without_counts(str(getattr(ended, "java_exception", None) or ended).partition("\n\tat ")[0]).strip()
     error = ServiceError(f"Spark ended the job: {text.splitlines()[-1] if text else type(ended).__name__}")
     error.__cause__ = ended
@@ -455,12 +457,12 @@ def _first_error(failures: list[Failure], ended: BaseException | None) -> BaseEx
 
 
 def shuffled(tasks: RDD[Any], shuffle: Shuffle, failures: Accumulator[list[Failure]]) -> RDD[Any]:
-    """Return an RDD with one task in each partition, made of all the parts that are for it."""
+    """Return an RDD with one task per partition, made of all the parts for that partition."""
     return gathered(tasks.mapPartitions(Splitter(shuffle.split, failures)), shuffle.partitions, shuffle.gather)
 
 
 def gathered(parts: RDD[Any], partitions: int, make: Callable[[int, Iterable[bytes]], Any]) -> RDD[Any]:
-    """Return an RDD with one task in each partition, made of the parts that are for it, in the order of their keys."""
+    """Return an RDD with one task per partition, made of the parts for that partition, sorted by key."""
     return parts.repartitionAndSortWithinPartitions(partitions, _partition_of).mapPartitionsWithIndex(Gather(make))
 
 
@@ -469,12 +471,12 @@ def _parts_alone(_: int, parts: Iterable[bytes]) -> Iterable[bytes]:
 
 
 def frame_parts(frame: DataFrame, failures: Accumulator[list[Failure]]) -> RDD[Any]:
-    """Return the parts that a DataFrame holds."""
+    """Return the parts in a DataFrame."""
     return frame.rdd.mapPartitions(FrameParts(failures))
 
 
 def _portion(budget: LocalBudget, count: int) -> float | None:
-    """Return what each of so many tasks may spend while the driver is out of reach."""
+    """Return the rate that each of ``count`` tasks may spend while it cannot reach the driver."""
     rate = budget.units_per_second
     return None if rate is None else rate / max(1, count)
 

@@ -1,4 +1,4 @@
-"""Give the files that Spark itself writes one target size: choose how a DataFrame is divided, and say why."""
+"""Files of one target size from Spark's own writer: division of a DataFrame, with an explanation."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from ddbio.options import Compression
 
 _SAMPLE_ROWS = 20_000
-# A file may have so much more than its share before Spark begins the next one: random shares are not quite equal.
+# A file may exceed its share by this factor before Spark starts the next one: random shares are not exactly equal.
 _SLACK = 1.1
 _SALT = "__ddbio_file"
 
 
 @dataclass(frozen=True)
 class SizedFiles:
-    """A DataFrame divided so that its files have a target size.
+    """A DataFrame that is divided so that its files have a target size.
 
     Attributes
     ----------
     frame
         The DataFrame to write.
     max_records_per_file
-        What the writer's option ``maxRecordsPerFile`` should be.
+        Value for the writer's option ``maxRecordsPerFile``.
     files
-        About how many files there will be; None if rows were not counted.
+        Approximate number of files; None if rows were not counted.
     explanation
-        What was chosen, and why, with numbers.
+        The choice and its reason, with numbers.
     """
 
     frame: DataFrame
@@ -62,8 +62,8 @@ def sized_files(
 ) -> SizedFiles:
     """Divide a DataFrame so that Spark's own writer makes Parquet files of one target size.
 
-    A sample of the first rows tells how many bytes a row takes in a file. Rows are counted, by partition if there are
-    partitions: that is a job of its own, which a cached DataFrame or one of files does quickly.
+    The bytes per row are estimated from a sample of the first rows. Rows are counted, by partition if there are
+    partitions. The count is an extra job, which is fast for a cached DataFrame or one of files.
 
     Parameters
     ----------
@@ -72,20 +72,20 @@ def sized_files(
     compression
         The codec of the files; Spark's default is ``snappy``.
     count
-        False leaves the division to adaptive execution (``REBALANCE``), without counting: its partitions have the size
-        of shuffled data that ``spark.sql.adaptive.advisoryPartitionSizeInBytes`` says, and files are smaller.
+        False leaves the division to adaptive execution (``REBALANCE``), without counting. The shuffled data of its
+        partitions has the size ``spark.sql.adaptive.advisoryPartitionSizeInBytes``, and files are smaller.
 
     Raises
     ------
     OptionError
-        If the target is not positive, or a column is not there.
+        If the target is not positive, or a column does not exist.
     """
     if target_file_bytes <= 0:
         raise OptionError("target_file_bytes is a positive number of bytes")
     if missing := sorted({*partition_by} - {*frame.columns}):
         raise OptionError(f"partition_by: the DataFrame has no column {missing[0]!r}")
     columns = tuple(partition_by)
-    # PySpark imports this package to look for data sources, and should not wait for Arrow.
+    # PySpark imports this package when it looks for data sources, and must not wait for Arrow.
     import pyarrow as pa  # noqa: PLC0415 - see above
 
     from ddbio.formats.registry import file_row_bytes  # noqa: PLC0415 - see above
@@ -111,15 +111,15 @@ def sized_files(
 
 
 def _by_partition(frame: DataFrame, columns: tuple[str, ...], per_file: int, most: int, explained: str) -> SizedFiles:
-    """Send each partition's rows to as many tasks as it has files: all but one full, and the rest in one more."""
-    # Names of their own, so that a join knows which side a column is of.
-    names = [f"{_SALT}_{place}" for place in range(len(columns))]
+    """Send each partition's rows to as many tasks as it has files. All files are full, except one."""
+    # Separate names, so that a join knows the side of a column.
+    names = [f"{_SALT}_{index}" for index in range(len(columns))]
     keys = [functions.col(_quoted(column)).alias(name) for column, name in zip(columns, names, strict=True)]
     counts = frame.groupBy(*keys).agg(functions.count("*").alias(_SALT))
-    found = counts.agg(
+    totals = counts.agg(
         functions.count("*"), functions.sum(functions.ceil(functions.col(_SALT) / per_file)), functions.sum(_SALT)
     ).first()
-    n_partitions, files, rows = (found[0] or 0, int(found[1] or 0), found[2] or 0) if found else (0, 0, 0)
+    n_partitions, files, rows = (totals[0] or 0, int(totals[1] or 0), totals[2] or 0) if totals else (0, 0, 0)
     explained += f"; {rows:,} rows of {n_partitions:,} partitions become {files:,} files"
     if files <= n_partitions:
         explained += ", one of each partition (repartition by its columns)"

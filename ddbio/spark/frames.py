@@ -1,4 +1,4 @@
-"""Tables and exports as DataFrames by functions, for every version of Spark: 3.5 has no Python data sources.
+"""Tables and exports as DataFrames through functions, for every version of Spark: 3.5 has no Python data sources.
 
 They plan in the calling process. Tasks of ``mapInArrow`` then run the readers and the writer of the data sources.
 """
@@ -26,33 +26,34 @@ if TYPE_CHECKING:
     from ddbio.spark.interfaces import DataSourceReader
     from ddbio.spark.writing import TableWriter
 
-# PySpark imports this package to look for data sources, and should not wait for Arrow: readers and the writer are
+# PySpark imports this package when it looks for data sources, and must not wait for Arrow: readers and the writer are
 # imported when they are used.
 
 
 def scan(spark: SparkSession, table: str, **options: Any) -> DataFrame:
-    """Return the items of a table as a DataFrame, as ``spark.read.format("dynamodb")`` does, on Spark 3.5 too.
+    """Return the items of a table as a DataFrame, as ``spark.read.format("dynamodb")`` does, also on Spark 3.5.
 
-    The segments are planned now; every action on the DataFrame scans the table anew. The tasks keep one budget.
+    The segments are planned now. Every action on the DataFrame scans the table again. The tasks share one budget.
 
     Parameters
     ----------
     table
         Name or ARN.
     **options
-        Those of ``spark.read.format("dynamodb")``. A ``schema`` that is a ``StructType`` of Spark, or its text as
+        The options of ``spark.read.format("dynamodb")``. A ``schema`` that is a Spark ``StructType``, or its text such
+        as
         ``"pk string, n long"``, reads these attributes and no others.
 
     Raises
     ------
     OptionError
-        If an option is wrong, or the driver is elsewhere (Spark Connect).
+        If an option is wrong, or the driver is in another process (Spark Connect).
     DdbioError
         As a scan.
     """
     from ddbio.spark import reading  # noqa: PLC0415 - see above
 
-    values = _given(spark, {**options, "table": table})
+    values = _settings(spark, {**options, "table": table})
     columns = _columns_of(spark, values)
     if columns is None:
         described = reading.describe_read(values)
@@ -63,25 +64,25 @@ def scan(spark: SparkSession, table: str, **options: Any) -> DataFrame:
 
 
 def read_export(spark: SparkSession, source: str, **options: Any) -> DataFrame:
-    """Return the items of a native export as a DataFrame, as ``format("dynamodb-export")`` does, on Spark 3.5 too.
+    """Return the items of a native export as a DataFrame, as ``format("dynamodb-export")`` does, also on Spark 3.5.
 
     Parameters
     ----------
     source
         Folder of the export: ``s3://bucket/prefix/AWSDynamoDB/ID`` or a local one.
     **options
-        Those of ``spark.read.format("dynamodb-export")``; ``schema`` as of :func:`scan`.
+        The options of ``spark.read.format("dynamodb-export")``; ``schema`` as for :func:`scan`.
 
     Raises
     ------
     OptionError
-        If an option is wrong, or the driver is elsewhere (Spark Connect).
+        If an option is wrong, or the driver is in another process (Spark Connect).
     DdbioError
         As reading an export.
     """
     from ddbio.spark import export_reading  # noqa: PLC0415 - see above
 
-    values = _given(spark, {**options, "source": source})
+    values = _settings(spark, {**options, "source": source})
     columns = _columns_of(spark, values)
     if columns is not None:
         return _read(spark, export_reading.open_reader(values, None, columns), columns)
@@ -91,27 +92,27 @@ def read_export(spark: SparkSession, source: str, **options: Any) -> DataFrame:
 
 
 def write(frame: DataFrame, table: str, **options: Any) -> WriteReport:
-    """Write a DataFrame into a table, as ``df.write.format("dynamodb")`` does, on Spark 3.5 too; return the report.
+    """Write a DataFrame into a table, as ``df.write.format("dynamodb")`` does, also on Spark 3.5. Return the report.
 
     Parameters
     ----------
     table
         Name or ARN.
     **options
-        Those of ``df.write.format("dynamodb")``.
+        The options of ``df.write.format("dynamodb")``.
 
     Raises
     ------
     OptionError
-        If an option is wrong, or the driver is elsewhere (Spark Connect).
+        If an option is wrong, or the driver is in another process (Spark Connect).
     DdbioError
-        As a load, before a row is written. An error of a task is Spark's PythonException, which names ddbio's.
+        As a load, before a row is written. An error of a task is Spark's PythonException, which names ddbio's error.
     """
     from ddbio.spark import writing  # noqa: PLC0415 - see above
 
-    values = _given(frame.sparkSession, {**options, "table": table})
+    values = _settings(frame.sparkSession, {**options, "table": table})
     writer = writing.TableWriter(values, frame.schema, overwrite=False)
-    # Spark looks up names with dots as paths, and its workers cut names at a NUL.
+    # Spark parses names with dots as paths, and its workers cut names at a NUL.
     numbered = frame.toDF(*[f"_{number}" for number in range(len(frame.columns))])
     task = partial(_write_rows, writer, tuple(frame.columns))
     rows = numbered.mapInArrow(task, "message binary").collect()
@@ -127,22 +128,22 @@ def write_batch(table: str, **options: Any) -> Callable[[DataFrame, int], None]:
     table
         Name or ARN.
     **options
-        Those of ``df.write.format("dynamodb")``, in snake_case or camelCase.
+        The options of ``df.write.format("dynamodb")``, in snake_case or camelCase.
     """
-    given = {name: value for name, value in options.items() if value is not None}
+    settings = {name: value for name, value in options.items() if value is not None}
 
     def write_rows(frame: DataFrame, _: int) -> None:
         if is_connect(frame.sparkSession):
             register(frame.sparkSession)
-            texts = {name: str(value) for name, value in given.items()}
+            texts = {name: str(value) for name, value in settings.items()}
             frame.write.format("dynamodb").mode("append").options(**texts).save(table)
         else:
-            write(frame, table, **given)
+            write(frame, table, **settings)
 
     return write_rows
 
 
-def _given(spark: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
+def _settings(spark: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
     if is_connect(spark):
         raise OptionError(
             "this function needs the driver in this process, and this is Spark Connect: use format('dynamodb') and "
@@ -153,14 +154,14 @@ def _given(spark: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _columns_of(spark: SparkSession, values: dict[str, Any]) -> StructType | None:
-    """Return the columns that are given as Spark's, and take them from the options; None if there are none."""
-    given = values.get("schema")
-    if isinstance(given, str) and not _is_json(given):
-        given = spark.createDataFrame([], given).schema
-    if not isinstance(given, StructType):
+    """Return the user's columns, in Spark's types, and remove them from the options; None if there are none."""
+    schema = values.get("schema")
+    if isinstance(schema, str) and not _is_json(schema):
+        schema = spark.createDataFrame([], schema).schema
+    if not isinstance(schema, StructType):
         return None
     del values["schema"]
-    return given
+    return schema
 
 
 def _is_json(text: str) -> bool:
@@ -182,7 +183,7 @@ def _read(spark: SparkSession, reader: DataSourceReader, columns: StructType) ->
 def _read_rows(
     reader: DataSourceReader, partitions: Sequence[Any], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the partitions whose numbers Spark gives."""
+    """Yield the rows of the partitions whose numbers Spark passes."""
     for batch in batches:
         for number in map(int, batch.column(0).to_numpy()):
             yield from reader.read(partitions[number])
@@ -191,7 +192,7 @@ def _read_rows(
 def _write_rows(
     writer: TableWriter, names: tuple[str, ...], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write the rows of a task, and yield what it has to say of them."""
+    """Write the rows of a task, and yield its pickled message."""
     import pyarrow as pa  # noqa: PLC0415 - see above
 
     written = writer.write(batch.rename_columns(list(names)) for batch in batches)

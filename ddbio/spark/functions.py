@@ -1,6 +1,6 @@
 """Functions of Spark columns: DynamoDB JSON to a typed struct and back, and keys that identify rows.
 
-Rows hold ``{"Item":{…}}`` or bare ``{…}``. Malformed rows, and items that DynamoDB would not take, are errors; mode
+Rows contain ``{"Item":{…}}`` or bare ``{…}``. Malformed rows, and items that DynamoDB would refuse, are errors; mode
 ``PERMISSIVE`` makes them null.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_column", "encode_column", "from_dynamodb_json", "idempotency_key", "to_dynamodb_json"]
 
-# Spark 4.1 is the first version whose functions of columns get Arrow data.
+# Spark 4.1 is the first version whose column functions get Arrow data.
 _HAS_ARROW_FUNCTIONS = hasattr(sql, "arrow_udf")
 
 # https://spark.apache.org/docs/4.0.0/sql-ref-datetime-pattern.html
@@ -44,17 +44,18 @@ def from_dynamodb_json(col: Column | str, schema: Schema, *, mode: Mode = "FAILF
     Parameters
     ----------
     schema
-        Of ``ddbio.infer_schema`` or Spark's own. A value that fits no column is in ``_rescue``.
+        A schema from ``ddbio.infer_schema`` or of Spark. A value that fits no column is in ``_rescue``.
     mode
-        What a malformed row does, as in Spark's ``from_json``: ``FAILFAST`` fails with a DecodeError that names the row
-        of its batch, ``PERMISSIVE`` makes all its columns null.
+        Handling of malformed rows, as in Spark's ``from_json``: ``FAILFAST`` fails with a DecodeError that names the
+        row of
+        its batch, ``PERMISSIVE`` makes all its columns null.
     nulls
-        ``merge`` lets NULL and missing both be null, ``keep`` puts each NULL into ``_rescue``.
+        ``merge`` makes NULL and missing both null, ``keep`` puts each NULL into ``_rescue``.
 
     Raises
     ------
     OptionError
-        The mode, or ``nulls``, is neither.
+        ``mode`` or ``nulls`` has another value.
     SchemaError
         DynamoDB or Spark has no type for a column.
     """
@@ -69,21 +70,22 @@ def from_dynamodb_json(col: Column | str, schema: Schema, *, mode: Mode = "FAILF
 
 
 def to_dynamodb_json(struct_col: Column | str, schema: Schema, *, mode: Mode = "FAILFAST") -> Column:
-    """Return each struct as one bare item of DynamoDB JSON; null for null, null members are missing attributes.
+    """Return each struct as one bare item of DynamoDB JSON; null for null. Null members are missing attributes.
 
     Parameters
     ----------
     schema
-        The struct's fields, by name, with DynamoDB's types: ``df.schema["col"].dataType`` of what
-        ``from_dynamodb_json`` made, or what ``ddbio.infer_schema`` returned.
+        The struct's fields, by name, with DynamoDB's types: ``df.schema["col"].dataType`` of a column from
+        ``from_dynamodb_json``, or a schema from ``ddbio.infer_schema``.
     mode
-        What an item that DynamoDB would not take does: ``FAILFAST`` fails with an EncodeError that names row, attribute
-        and rule, ``PERMISSIVE`` makes its text null.
+        Handling of items that DynamoDB would refuse: ``FAILFAST`` fails with an EncodeError that names row, attribute
+        and
+        rule, ``PERMISSIVE`` makes the text null.
 
     Raises
     ------
     OptionError
-        The mode is neither.
+        ``mode`` has another value.
     SchemaError
         DynamoDB or Spark has no type for a field.
     """
@@ -97,9 +99,9 @@ def to_dynamodb_json(struct_col: Column | str, schema: Schema, *, mode: Mode = "
 def decode_column(
     frame: DataFrame, name: str, schema: Schema, *, mode: Mode = "FAILFAST", nulls: Nulls = "merge"
 ) -> DataFrame:
-    """Return the frame with a column of DynamoDB JSON replaced by what ``from_dynamodb_json`` makes of it.
+    """Return the frame with a column of DynamoDB JSON replaced by the result of ``from_dynamodb_json``.
 
-    Every version of Spark does this through Arrow, with all columns of the frame: select those you need before.
+    Every version of Spark does this through Arrow, with all columns of the frame: select the needed columns first.
 
     Raises
     ------
@@ -114,19 +116,19 @@ def decode_column(
 
 
 def encode_column(frame: DataFrame, name: str, schema: Schema | None = None, *, mode: Mode = "FAILFAST") -> DataFrame:
-    """Return the frame with a column of structs replaced by what ``to_dynamodb_json`` makes of it.
+    """Return the frame with a column of structs replaced by the result of ``to_dynamodb_json``.
 
-    Every version of Spark does this through Arrow, with all columns of the frame: select those you need before.
+    Every version of Spark does this through Arrow, with all columns of the frame: select the needed columns first.
 
     Parameters
     ----------
     schema
-        As for ``to_dynamodb_json``; the column's own if None.
+        As for ``to_dynamodb_json``; the column's own schema if None.
 
     Raises
     ------
     OptionError, SchemaError
-        As ``to_dynamodb_json``; the frame has no such column, or it holds no structs.
+        As ``to_dynamodb_json``; the frame has no such column, or it contains no structs.
     """
     _require("mode", mode, column_functions.MODES)
     own = _field_of(frame, name).dataType
@@ -138,19 +140,19 @@ def encode_column(frame: DataFrame, name: str, schema: Schema | None = None, *, 
 
 
 def _name_of(function: str, col: Column | str) -> str:
-    """Return the name of a function's column, as those of Spark's own functions if the argument is a name."""
+    """Return the name of a function's column, as Spark's own functions do if the argument is a name."""
     return f"{function}({col})" if isinstance(col, str) else function
 
 
-def _require(option: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise OptionError(f"{option}={value!r}: choose one of {', '.join(known)}")
+def _require(option: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise OptionError(f"{option}={value!r}: choose one of {', '.join(choices)}")
 
 
 def _described(schema: Schema) -> tuple[str, StructType]:
-    """Return the schema as text for the workers, in the types that Spark has in Arrow, and as Spark's own."""
-    given = to_arrow_schema(schema) if isinstance(schema, StructType) else arrow_schema_of(schema)
-    spark_schema = to_spark_schema(normalize_schema(given))
+    """Return the schema as text for the workers, in the Arrow types that Spark has, and as Spark's own."""
+    arrow_schema = to_arrow_schema(schema) if isinstance(schema, StructType) else arrow_schema_of(schema)
+    spark_schema = to_spark_schema(normalize_schema(arrow_schema))
     return schema_to_json(normalize_schema(to_arrow_schema(spark_schema))), spark_schema
 
 
@@ -169,14 +171,14 @@ def _encoding(stored: bytes, mode: Mode) -> Callable[[Any], Any]:
 
 
 def _written(schema: Schema) -> tuple[bytes, list[tuple[str, DataType]]]:
-    """Return the schema for the workers as Arrow stores it, and the members to hand to them in Spark's types."""
+    """Return the schema for the workers in Arrow's serialization, and the members to pass to them in Spark's types."""
     if isinstance(schema, StructType):
         stored, members = written_schema(schema), schema.fields
     else:
-        given = arrow_schema_of(schema)
-        spark_schema = to_spark_schema(given)
+        arrow_schema = arrow_schema_of(schema)
+        spark_schema = to_spark_schema(arrow_schema)
         stored = to_arrow_schema(spark_schema)
-        members = [field for field in spark_schema.fields if field.name in given.names]
+        members = [field for field in spark_schema.fields if field.name in arrow_schema.names]
     return stored.serialize().to_pybytes(), [(field.name, field.dataType) for field in members]
 
 
@@ -188,17 +190,17 @@ def _struct_of(column: Column, members: list[tuple[str, DataType]]) -> Column:
 def _replace(
     frame: DataFrame, name: str, argument: Column, function: Callable[[Any], Any], returned: DataType
 ) -> DataFrame:
-    place = frame.columns.index(_field_of(frame, name).name)
+    index = frame.columns.index(_field_of(frame, name).name)
 
     def replace(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             arrays = [*batch.columns]
-            arrays[place] = function(arrays[place])
+            arrays[index] = function(arrays[index])
             yield pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
     fields = [*frame.schema.fields]
-    fields[place] = StructField(name, returned, metadata=fields[place].metadata)
-    # Under names that Spark takes from every frame: it would look up those with dots as paths.
+    fields[index] = StructField(name, returned, metadata=fields[index].metadata)
+    # These names are valid in every frame: Spark would parse names with dots as paths.
     carried = [StructField(f"_{n}", _bare(field.dataType), field.nullable) for n, field in enumerate(fields)]
     numbered = frame.withColumn(name, argument).toDF(*[field.name for field in carried])
     replaced = numbered.mapInArrow(replace, StructType(carried))
@@ -221,9 +223,9 @@ def _quoted(name: str) -> str:
 
 
 def _apply(function: Callable[[Any], Any], column: Column, returned: DataType) -> Column:
-    """Return what the function of Arrow arrays makes of the column."""
+    """Return the column of the results of a function of Arrow arrays."""
     if _HAS_ARROW_FUNCTIONS:
-        # Without annotations it is taken for one that maps an array to an array.
+        # Without annotations Spark treats it as a function that maps an array to an array.
         function.__annotations__ = {}
         return sql.arrow_udf(function, returned)(column)
 
@@ -232,13 +234,13 @@ def _apply(function: Callable[[Any], Any], column: Column, returned: DataType) -
     def map_series(batches: Any) -> Any:
         return column_functions.map_series(function, batches)
 
-    # Spark reads from the annotations what the function takes and returns.
+    # Spark reads the argument and return types from the annotations.
     map_series.__annotations__ = {"batches": Iterator[pd.Series], "return": Iterator[pd.Series]}
     return sql.pandas_udf(map_series, ArrayType(returned))(column)[0]  # type: ignore[call-overload, unused-ignore]
 
 
 def _bare(spark_type: Any) -> Any:
-    """Return the type without metadata: Spark compares it with what Arrow brings."""
+    """Return the type without metadata: Spark compares it with the type of Arrow's data."""
     match spark_type:
         case ArrayType():
             return ArrayType(_bare(spark_type.elementType), spark_type.containsNull)
@@ -253,8 +255,9 @@ def _bare(spark_type: Any) -> Any:
 def idempotency_key(*cols: Column | str) -> Column:
     """Return a key for each row, 64 hexadecimal digits: equal if and only if all the columns are equal.
 
-    It is the key that :func:`ddbio.idempotency_key` makes of the same values in Arrow. A column of floats or of nested
-    values fails the query.
+    It is the same key as :func:`ddbio.idempotency_key` of the same values in Arrow. A column of floats or of nested
+    values
+    fails the query.
 
     Raises
     ------
@@ -263,13 +266,13 @@ def idempotency_key(*cols: Column | str) -> Column:
     """
     if not cols:
         raise OptionError("idempotency_key needs at least one column")
-    return sql.sha2(sql.concat(*(_part(sql.col(each) if isinstance(each, str) else each) for each in cols)), 256)
+    return sql.sha2(sql.concat(*(_part(sql.col(col) if isinstance(col, str) else col) for col in cols)), 256)
 
 
 def _part(column: Column) -> Column:
     # A column's type is known when Spark plans: it keeps one of these branches.
     kind, text = sql.typeof(column), column.cast("string")
-    found = (
+    part = (
         sql.when(kind == "string", _prefixed("S", text))
         .when(kind.isin("tinyint", "smallint", "int", "bigint"), _prefixed("N", text))
         .when(kind.startswith("decimal"), _prefixed("N", _plain(text)))
@@ -281,7 +284,7 @@ def _part(column: Column) -> Column:
         .when(kind == "void", sql.lit(None).cast("binary"))
         .otherwise(sql.raise_error(sql.concat(sql.lit("a column is of type "), kind, sql.lit(f": {ADVICE}"))))
     )
-    return sql.coalesce(found, sql.lit(NULL_PART.decode()).cast("binary"))
+    return sql.coalesce(part, sql.lit(NULL_PART.decode()).cast("binary"))
 
 
 def _prefixed(letter: str, text: Column) -> Column:
@@ -293,7 +296,7 @@ def _prefixed(letter: str, text: Column) -> Column:
 def _plain(text: Column) -> Column:
     """Return a decimal's text without exponent and superfluous zeros."""
     sign = sql.when(text.startswith("-"), "-").otherwise("")
-    # Small ones look like 1.23E-7; there are no large exponents.
+    # Small numbers look like 1.23E-7. There are no large exponents.
     digits = sql.regexp_replace(text, r"[-.]|E.*", "")
     exponent = sql.call_function("try_to_number", sql.regexp_extract(text, r"E-(\d+)", 1), sql.lit("99")).cast("int")
     zeros = sql.call_function("repeat", sql.lit("0"), exponent - 1)
@@ -302,5 +305,5 @@ def _plain(text: Column) -> Column:
 
 
 def _time(column: Column) -> Column:
-    # The one way to print a time of either kind independently of the session's zone.
+    # The only way to print a time of either kind independently of the session's zone.
     return sql.get_json_object(sql.to_json(sql.struct(column.alias("at")), _TIMES), "$.at")

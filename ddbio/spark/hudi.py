@@ -1,7 +1,7 @@
-"""Merge changes into Hudi tables: Hudi's own writer for Spark 3.5 upserts the rows that are newer than the table's.
+"""Merge of changes into Hudi tables: Hudi's own writer for Spark 3.5 upserts the rows that are newer than the table's.
 
-The metadata of each commit says what the table is and how far each source is applied: what a commit has is not applied
-again. A writer claims the table, since Hudi itself would roll back what another one is writing.
+The metadata of each commit records the table's state and the applied position of each source, so that nothing is
+applied twice. A writer claims the table, because Hudi itself would roll back the unfinished commit of another writer.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
     from ddbio.storage.object_store import ObjectStore
 
 BUNDLE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
-"""The jar that was tried."""
+"""The jar that is tested."""
 
-_CHANGES, _FOUND = "_changes", "_found"
+_CHANGES, _EFFECT = "_changes", "_found"
 _NEW, _OVER_TOMBSTONE, _OVER_ITEM, _STALE = "new", "tombstone", "item", "stale"
 # Hudi's schemas are Avro's: https://avro.apache.org/docs/1.11.1/specification/#names
 _AVRO_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -68,7 +68,7 @@ _OPTIONS = {
     "hoodie.datasource.write.hive_style_partitioning": "true",
     "hoodie.datasource.write.table.type": "COPY_ON_WRITE",
     "hoodie.datasource.write.commitmeta.key.prefix": PREFIX,
-    # Of two rows of a key the one with the greater version stays, whichever was written first.
+    # Of two rows of a key, the one with the greater version stays, regardless of which was written first.
     "hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING",
     "hoodie.datasource.write.payload.class": "org.apache.hudi.common.model.DefaultHoodieRecordPayload",
     "hoodie.payload.ordering.field": VERSION,
@@ -76,35 +76,35 @@ _OPTIONS = {
     "hoodie.write.table.version": "6",
     "hoodie.write.auto.upgrade": "false",
     "hoodie.metadata.enable": "false",
-    # It would listen beyond this machine.
+    # It would listen on other interfaces than loopback.
     "hoodie.embed.timeline.server": "false",
-    # Versions go when ``maintain`` says so, as those of other formats do.
+    # ``maintain`` removes versions, as for other formats.
     "hoodie.clean.automatic": "false",
     "hoodie.archive.automatic": "false",
 }
 
 
-# In front of the columns of each row Hudi has its own, which say where the row lies:
+# Hudi's own columns precede the columns of each row and contain the location of the row:
 # https://hudi.apache.org/tech-specs/#meta-fields
 _ROW_COMMIT, _ROW_NUMBER, _ROW_KEY = "_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key"
 _ROW_PARTITION, _ROW_FILE = "_hoodie_partition_path", "_hoodie_file_name"
-_PLACE_FIELDS = (pa.field(_ROW_COMMIT, pa.string()), pa.field(_ROW_FILE, pa.string()))
-# With it rows say where the rows lie that they take the place of, and Hudi does not look for these again, as its own
-# UPDATE does not: org.apache.hudi.DataSourceWriteOptions.SPARK_SQL_WRITES_PREPPED_KEY, since Hudi 0.14.
-_PLACED = {"_hoodie.spark.sql.writes.prepped": "true"}
+_LOCATION_FIELDS = (pa.field(_ROW_COMMIT, pa.string()), pa.field(_ROW_FILE, pa.string()))
+# With it, rows contain the location of the rows that they replace, and Hudi does not look these up again. Its own
+# UPDATE does the same: org.apache.hudi.DataSourceWriteOptions.SPARK_SQL_WRITES_PREPPED_KEY, since Hudi 0.14.
+_WITH_LOCATIONS = {"_hoodie.spark.sql.writes.prepped": "true"}
 
 _NO_ROW = {KEY: "", BUCKET: -1, VERSION: "", DELETED: False}
 
 
 class HudiTable(HudiLakeTable):
-    """Write commits of a Hudi table by Hudi's own writer.
+    """Hudi table with commits by Hudi's own writer.
 
-    Columns and properties that are added are written with the next commit: until then only this object knows them.
+    Added columns and properties are written with the next commit. Until then only this object knows them.
 
     Parameters
     ----------
     parts
-        Where the files of a base load lie, which a commit adds.
+        Store of the files of a base load, which a commit adds.
 
     Raises
     ------
@@ -126,39 +126,39 @@ class HudiTable(HudiLakeTable):
         require_hudi(session)
 
     def load(self, version: int | None = None) -> LakeState | None:
-        """Return the newest state, or that of a version, which is the instant of a commit; it names no files."""
-        found = self.stored(version)
+        """Return the newest state, or that of a version (the instant of a commit). It has no files."""
+        stored = self.stored(version)
         if version is not None or not (self._fields or self._properties):
-            return found
-        schema = found.schema if found else pa.schema([])
-        fields = [each for each in self._fields if each.name not in schema.names]
-        properties = {**(found.properties if found else {}), **self._properties}
-        return LakeState(found.version if found else 0, pa.schema([*schema, *fields]), properties, (), found)
+            return stored
+        schema = stored.schema if stored else pa.schema([])
+        fields = [field for field in self._fields if field.name not in schema.names]
+        properties = {**(stored.properties if stored else {}), **self._properties}
+        return LakeState(stored.version if stored else 0, pa.schema([*schema, *fields]), properties, (), stored)
 
     def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> LakeState:
-        """Remember what the first commit is to make."""
+        """Record the definition for the first commit."""
         self._fields = tuple(field for field in schema if has_avro_names(field))
         self._properties = dict(properties)
-        found = self.load()
-        assert found is not None  # noqa: S101 - there are properties
-        return found
+        state = self.load()
+        assert state is not None  # noqa: S101 - there are properties
+        return state
 
     def alter(self, state: LakeState, fields: Sequence[pa.Field[Any]], properties: Mapping[str, str]) -> LakeState:
-        """Remember what the next commit is to add."""
+        """Record additions for the next commit."""
         del state
         self._fields = (*self._fields, *fields)
         self._properties = {**self._properties, **properties}
-        found = self.load()
-        assert found is not None  # noqa: S101 - there are properties or columns
-        return found
+        changed = self.load()
+        assert changed is not None  # noqa: S101 - there are properties or columns
+        return changed
 
     def stage(self, rows: DataFrame, floor: int | None) -> tuple[int, Outcome]:
-        """Decide what changes do, and keep those that win for the commit; return how many changes there were.
+        """Decide the effect of changes, keep the winning ones for the commit, and return the number of changes.
 
         Parameters
         ----------
         floor
-            As of ``ddbio.lake.bucket_merge.BucketMerge``.
+            As for ``ddbio.lake.bucket_merge.BucketMerge``.
         """
         self.release()
         self._joined = self.timeline()
@@ -174,37 +174,37 @@ class HudiTable(HudiLakeTable):
             .when(sql.col("_gone"), _OVER_TOMBSTONE)
             .otherwise(_OVER_ITEM)
         )
-        found = changes.join(had, [BUCKET, KEY], "left").withColumn(_FOUND, state)
-        # It is counted, and then written: what it was made of must not be read in between as something else.
-        self._winners = found.persist(StorageLevel.MEMORY_AND_DISK)
+        staged = changes.join(had, [BUCKET, KEY], "left").withColumn(_EFFECT, state)
+        # The result is counted and then written: its input must not be read a second time, with another result.
+        self._winners = staged.persist(StorageLevel.MEMORY_AND_DISK)
         with self._spark_errors("merged no changes into"):
-            counts = found.groupBy(_FOUND, DELETED).agg(sql.count("*").alias("rows"), sql.sum(_CHANGES).alias("all"))
-            counted = [(row[_FOUND], row[DELETED], int(row["rows"]), int(row["all"])) for row in counts.collect()]
+            counts = staged.groupBy(_EFFECT, DELETED).agg(sql.count("*").alias("rows"), sql.sum(_CHANGES).alias("all"))
+            counted = [(row[_EFFECT], row[DELETED], int(row["rows"]), int(row["all"])) for row in counts.collect()]
         sums = {
-            "inserted": sum(n for found, gone, n, _ in counted if found in {_NEW, _OVER_TOMBSTONE} and not gone),
-            "updated": sum(n for found, gone, n, _ in counted if found == _OVER_ITEM and not gone),
-            "deleted": sum(n for found, gone, n, _ in counted if found != _STALE and gone),
-            "stale": sum(n for found, _, n, _ in counted if found == _STALE),
+            "inserted": sum(n for effect, gone, n, _ in counted if effect in {_NEW, _OVER_TOMBSTONE} and not gone),
+            "updated": sum(n for effect, gone, n, _ in counted if effect == _OVER_ITEM and not gone),
+            "deleted": sum(n for effect, gone, n, _ in counted if effect != _STALE and gone),
+            "stale": sum(n for effect, _, n, _ in counted if effect == _STALE),
         }
-        return sum(each for *_, each in counted), Outcome(**sums)
+        return sum(changes_of_group for *_, changes_of_group in counted), Outcome(**sums)
 
     def commit(self, state: LakeState, commit: Commit) -> int:
-        """Upsert the changes that win, or insert the rows of a base; of an older one nothing stays.
+        """Upsert the winning changes, or replace all rows by the rows of a base.
 
         The metadata of the commit has columns, properties and positions.
         """
         timeline = self.timeline()
         before = self.stored(timeline=timeline)
         if (before.version if before else 0) != state.version:
-            raise ConflictError(f"{self.store.uri} has a commit behind {state.version}")
+            raise ConflictError(f"{self.store.uri} has a commit after {state.version}")
         names, services = list(map(_quoted, state.schema.names)), dict[str, str]()
         if self._winners is not None:
             if timeline != self._joined:
-                # Clustering of others, for example: the rows lie elsewhere.
+                # Clustering by another writer, for example: the rows were moved.
                 raise ConflictError(f"{self.store.uri} has a commit since its keys were read")
-            rows, operation = self._winners.where(sql.col(_FOUND) != _STALE), "upsert"
-            rows = rows.select(*_places(), *names)
-            services = _PLACED
+            rows, operation = self._winners.where(sql.col(_EFFECT) != _STALE), "upsert"
+            rows = rows.select(*_location_columns(), *names)
+            services = _WITH_LOCATIONS
         else:
             rows = self._base(state, commit)
             rows = rows.select(*names)
@@ -217,30 +217,30 @@ class HudiTable(HudiLakeTable):
         return version
 
     def keys(self) -> DataFrame:
-        """Return of each row the columns that all tables have, and where it lies.
+        """Return the common columns of all tables for each row, and its location.
 
-        The files are known; Hudi's own reader would list them again, in jobs of its own.
+        The files are known. Hudi's own reader would list them again, in extra jobs.
         """
-        place = spark_place(self._session, self.store.uri.rstrip("/"))
-        schema = to_spark_schema(pa.schema([*OWN_FIELDS, *_PLACE_FIELDS]))
-        files = [f"{place}/{each.path}" for each in self.files()]
+        folder = spark_uri(self._session, self.store.uri.rstrip("/"))
+        schema = to_spark_schema(pa.schema([*OWN_FIELDS, *_LOCATION_FIELDS]))
+        files = [f"{folder}/{file.path}" for file in self.files()]
         if not files:
             return self._session.createDataFrame([], schema)
         return self._session.read.schema(schema).parquet(*files)
 
     def no_rows(self, state: LakeState) -> DataFrame:
-        """Return no rows, of all columns."""
+        """Return an empty DataFrame with all columns."""
         return self._session.createDataFrame([], to_spark_schema(state.schema))
 
     def write(
         self, rows: DataFrame, operation: str, state: LakeState, services: Mapping[str, str] | None = None
     ) -> int:
-        """Commit by an operation of Hudi's; the commit says what the state is. Return its number.
+        """Commit by an operation of Hudi, with the state in the commit's metadata. Return the number of the commit.
 
         Parameters
         ----------
         services
-            More options: what Hudi is to do besides, clustering, cleaning, archiving, and how rows are given.
+            Additional options: clustering, cleaning, archiving, and the encoding of rows.
         """
         self.fence()
         stored = {
@@ -251,55 +251,55 @@ class HudiTable(HudiLakeTable):
         name = re.sub(r"\W", "_", self.store.uri.rstrip("/").rpartition("/")[2], flags=re.ASCII) or "lake"
         options = {**_OPTIONS, "hoodie.table.name": name, STATE: json.dumps(stored)}
         options["hoodie.datasource.write.operation"] = operation
-        for each in ("upsert", "insert", "bulkinsert", "delete"):
-            options[f"hoodie.{each}.shuffle.parallelism"] = str(self._parallelism)
+        for kind in ("upsert", "insert", "bulkinsert", "delete"):
+            options[f"hoodie.{kind}.shuffle.parallelism"] = str(self._parallelism)
         options |= services or {}
         with self._spark_errors("took no commit:"):
-            place = spark_place(self._session, self.store.uri)
-            rows.write.format("hudi").options(**options).mode("append").save(place)
+            folder = spark_uri(self._session, self.store.uri)
+            rows.write.format("hudi").options(**options).mode("append").save(folder)
         written = self.stored()
         if written is None or written.version <= state.version:
-            raise ServiceError(f"Hudi wrote no commit of ddbio to {self.store.uri}: look at its timeline in .hoodie")
+            raise ServiceError(f"Hudi wrote no commit of ddbio to {self.store.uri}: check its timeline in .hoodie")
         return written.version
 
     def _base(self, state: LakeState, commit: Commit) -> DataFrame:
         """Return the rows of a base load."""
         assert self._parts is not None  # noqa: S101 - who loads a base gives it
-        schema, place = to_spark_schema(state.schema), spark_place(self._session, self._parts.uri.rstrip("/"))
+        schema, folder = to_spark_schema(state.schema), spark_uri(self._session, self._parts.uri.rstrip("/"))
         if not commit.added:
             return self.no_rows(state)
-        return self._session.read.schema(schema).parquet(*(f"{place}/{each.path}" for each in commit.added))
+        return self._session.read.schema(schema).parquet(*(f"{folder}/{file.path}" for file in commit.added))
 
     def release(self) -> None:
-        """Free what was kept for a commit."""
+        """Free the rows that were kept for a commit."""
         if self._winners is not None:
             self._winners.unpersist()
             self._winners = None
 
     @contextmanager
     def _spark_errors(self, what: str) -> Iterator[None]:
-        """Raise what Spark says as an error of ours."""
+        """Raise Spark's errors as ServiceError."""
         try:
             yield
         except (PySparkException, Py4JJavaError) as error:
-            raise ServiceError(f"Hudi {what} {self.store.uri}: {told(error)}") from error
+            raise ServiceError(f"Hudi {what} {self.store.uri}: {message_of(error)}") from error
 
 
 class HudiMerging(SpreadMerging):
-    """Have Spark's tasks make the rows, and a join decide which are newer than the table's."""
+    """Merging in which Spark's tasks make the rows, and a join decides which are newer than the table's."""
 
     def __init__(self, engine: SparkEngine, table: HudiTable, session: SparkSession) -> None:
         super().__init__(engine)
         self._table, self._session = table, session
 
     def grown(self, shape: LakeShape, columns: pa.Schema, parts: Sequence[ChangePart]) -> LakeShape:
-        """Return the shape with columns for attributes whose names Avro takes; others stay in the rescue column."""
-        found = super().grown(shape, columns, parts)
-        named = pa.schema([field for field in found.attributes if has_avro_names(field)])
-        return dataclasses.replace(found, attributes=named)
+        """Return the shape with columns for attributes with valid Avro names. Others stay in the rescue column."""
+        wider = super().grown(shape, columns, parts)
+        named = pa.schema([field for field in wider.attributes if has_avro_names(field)])
+        return dataclasses.replace(wider, attributes=named)
 
     def merge(self, parts: Sequence[ChangePart], maker: RowMaker, merger: BucketMerger) -> Merged:
-        """Decide; nothing is written before the commit."""
+        """Decide the changes. Nothing is written before the commit."""
         groups = self._groups(parts)
         columns = pa.schema([*maker.shape.schema, pa.field(_CHANGES, pa.int64())])
         task = functools.partial(_rows, maker, groups)
@@ -312,14 +312,14 @@ class HudiMerging(SpreadMerging):
 def _rows(
     maker: RowMaker, groups: Sequence[Sequence[ChangePart]], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the changes of some groups; the first of each batch says how many changes there were."""
-    for given in batches:
-        for number in map(int, given.column(0).to_numpy()):
+    """Yield the rows of the changes of some groups. The first row of each batch has the number of changes."""
+    for numbers in batches:
+        for number in map(int, numbers.column(0).to_numpy()):
             for part in groups[number]:
                 for batch in part.batches():
                     rows = newest(maker.rows(part.lineage, batch))
                     if not rows.num_rows:
-                        # A base has all of them: the row only says how many there were.
+                        # A base has all of them: the row only carries the number of changes.
                         rows = pa.Table.from_pylist([_NO_ROW], rows.schema)
                     counts = pa.array([batch.num_rows, *[0] * (rows.num_rows - 1)][: rows.num_rows], pa.int64())
                     columns = [*rows.combine_chunks().columns, counts]
@@ -329,14 +329,14 @@ def _rows(
 
 
 def apply_changes(options: ApplyOptions, clock: Clock, master: str | None, conf: Mapping[str, str]) -> ApplyReport:
-    """Merge what is new of a source into a Hudi table.
+    """Merge the new changes of a source into a Hudi table.
 
     Raises
     ------
     OptionError
         If this Spark, or its session, has no writer of Hudi.
     DdbioError
-        As of ``ddbio.lake.apply.apply_log``.
+        As ``ddbio.lake.apply.apply_log``.
     """
     with closing(SparkEngine(master, dict(conf))) as engine:
         table = HudiTable(hudi_store(options.table, options, engine.session), engine.session, engine.parallelism)
@@ -353,7 +353,7 @@ def apply_changes(options: ApplyOptions, clock: Clock, master: str | None, conf:
 
 @contextmanager
 def claimed(store: ObjectStore) -> Iterator[Claim]:
-    """Claim a table while the context is open: until then another writer is refused, or waits for the end of this one.
+    """Claim a table while the context is open. Another writer is refused, or waits for the end of this one.
 
     Raises
     ------
@@ -363,9 +363,9 @@ def claimed(store: ObjectStore) -> Iterator[Claim]:
     claim = Claim(store, new_job_id(), "overwrite")
     others = claim.take()
     try:
-        for each in others:
+        for other in others:
             # Its job has died.
-            Claim(store, each.job_id, each.mode).release()
+            Claim(store, other.job_id, other.mode).release()
         with claim.renewed():
             yield claim
     finally:
@@ -373,24 +373,24 @@ def claimed(store: ObjectStore) -> Iterator[Claim]:
 
 
 def has_avro_names(field: pa.Field[Any]) -> bool:
-    """Return whether the names of a column, and of the members in it, are names in Avro."""
+    """Return whether the names of a column and of its members are valid in Avro."""
     if _AVRO_NAME.fullmatch(field.name) is None:
         return False
     inner = fields_within(field.type)
     if pa.types.is_struct(field.type):
         return all(map(has_avro_names, inner))
-    return all(has_avro_names(pa.field("element", each.type)) for each in inner)
+    return all(has_avro_names(pa.field("element", member.type)) for member in inner)
 
 
-def spark_place(session: SparkSession, uri: str) -> str:
-    """Return where Spark finds a folder: on S3 by s3a, unless Hadoop has a file system for s3:// itself, as on EMR."""
-    hadoop = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - PySpark's door to the JVM
+def spark_uri(session: SparkSession, uri: str) -> str:
+    """Return the URI of a folder for Spark: s3a for S3, unless Hadoop has a file system for s3:// itself, as on EMR."""
+    hadoop = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - PySpark's access to the JVM
     if uri.startswith("s3://") and not hadoop.get("fs.s3.impl"):
         return f"s3a://{uri.removeprefix('s3://')}"
     return uri
 
 
-# The settings of Spark's file systems for options of S3 requests: Hudi's writer knows nothing else.
+# The settings of Spark's file systems for options of S3 requests. Hudi's writer supports no others.
 # https://hadoop.apache.org/docs/stable/hadoop-aws/tools/hadoop-aws/encryption.html
 _S3A = {
     "s3_sse": "fs.s3a.encryption.algorithm",
@@ -405,17 +405,17 @@ _WITHOUT_SETTING = ("s3_expected_bucket_owner", "s3_tags", "s3_object_lock_mode"
 
 
 def hudi_store(uri: str, options: ConnectionOptions, session: SparkSession) -> ObjectStore:
-    """Return the folder of a Hudi table that is to be written.
+    """Return the folder of a Hudi table to write.
 
     Raises
     ------
     OptionError
-        If it is on S3, and the session's writer would not write as an option of S3 requests says.
+        If it is on S3, and the session's writer would not follow an option of S3 requests.
     """
     store = open_store(uri, options)
     if store.uri.startswith("s3://"):
-        hadoop, place = session.sparkContext._jsc.hadoopConfiguration(), spark_place(session, store.uri)  # noqa: SLF001 - as below
-        settings = _S3A if place.startswith("s3a://") else _EMRFS
+        hadoop, spark_folder = session.sparkContext._jsc.hadoopConfiguration(), spark_uri(session, store.uri)  # noqa: SLF001 - as below
+        settings = _S3A if spark_folder.startswith("s3a://") else _EMRFS
         for name in (*_WITHOUT_SETTING, *_S3A):
             value = getattr(options, name)
             if not value:
@@ -427,11 +427,11 @@ def hudi_store(uri: str, options: ConnectionOptions, session: SparkSession) -> O
                 )
             wanted = _S3A_SSE.get(value, "true" if value is True else str(value))
             own = settings[name].replace("fs.s3a.", f"fs.s3a.bucket.{store.uri.split('/')[2]}.", 1)
-            found = hadoop.get(own) or hadoop.get(settings[name])
-            if _plain(found) != _plain(wanted):
+            setting = hadoop.get(own) or hadoop.get(settings[name])
+            if _plain(setting) != _plain(wanted):
                 raise OptionError(
-                    f"option {name!r}: format hudi is written by Spark's own file system, which has {found!r} for it: "
-                    f"start the session with spark.hadoop.{settings[name]}={wanted}"
+                    f"option {name!r}: format hudi is written by Spark's own file system, which has {setting!r} for "
+                    f"it: start the session with spark.hadoop.{settings[name]}={wanted}"
                 )
     return store
 
@@ -442,7 +442,7 @@ def _plain(value: str | None) -> str:
 
 
 def running_hudi_session() -> SparkSession:
-    """Return the session that runs, and has Hudi's writer.
+    """Return the running session, which must have Hudi's writer.
 
     Raises
     ------
@@ -457,12 +457,12 @@ def running_hudi_session() -> SparkSession:
 
 
 def require_hudi(session: SparkSession) -> None:
-    """Refuse a session that has no writer of Hudi.
+    """Raise if a session has no writer of Hudi.
 
     Raises
     ------
     OptionError
-        Saying what it lacks.
+        The message names what is missing.
     """
     how = f"start a session of Spark 3.5 with spark.jars.packages={BUNDLE}, or choose delta or iceberg"
     if not pyspark.__version__.startswith("3.5."):
@@ -474,13 +474,13 @@ def require_hudi(session: SparkSession) -> None:
     try:
         session.read.format("hudi").load("file:///nonexistent-ddbio")
     except (PySparkException, Py4JJavaError) as error:
-        # With the jar it says that there is no table.
+        # With the jar, the error is that there is no table.
         if "Failed to find the data source" in str(error):
             raise OptionError(f"this session has no jar of Hudi: {how}") from error
 
 
-def _places() -> list[Column]:
-    """Return Hudi's own columns of changes that were joined with the keys; new rows lie nowhere yet."""
+def _location_columns() -> list[Column]:
+    """Return Hudi's own columns of changes that were joined with the keys. New rows have no location yet."""
     return [
         sql.col(_ROW_COMMIT),
         sql.lit(None).cast("string").alias(_ROW_NUMBER),
@@ -490,8 +490,8 @@ def _places() -> list[Column]:
     ]
 
 
-def told(error: BaseException) -> str:
-    """Return what an error of Spark or Java says, without its stack."""
+def message_of(error: BaseException) -> str:
+    """Return the message of an error of Spark or Java, without its stack."""
     text = str(getattr(error, "java_exception", None) or error).partition("\n\tat ")[0].strip()
     return text.splitlines()[-1] if text else type(error).__name__
 

@@ -1,4 +1,4 @@
-"""Load the base of a Hudi table: tasks stage the rows as Parquet files, and Hudi's own writer inserts them at once."""
+"""Base load of a Hudi table: tasks stage the rows as Parquet files, and Hudi's own writer inserts them in a commit."""
 
 from __future__ import annotations
 
@@ -28,21 +28,24 @@ _FOLDER = f"{META}base"
 
 @dataclass
 class HudiTarget(LakeTarget):
-    """Commit what jobs stage to a Hudi table.
+    """Target that commits the staged files of jobs to a Hudi table.
 
     Attributes
     ----------
     parts
-        Where the rows are staged, within the table's folder: readers of Hudi do not look there.
+        Store of the staged rows, in the table's folder, in a location that readers of Hudi ignore.
     """
 
     parts: ObjectStore = field(kw_only=True)
 
     def describe(self, columns: pa.Schema, keys: Sequence[str], buckets: int) -> None:
-        """Decide how items with these columns lie in the table; what Avro cannot name stays in the rescue column."""
+        """Choose the layout of items with these columns.
+
+        Attributes with invalid Avro names stay in the rescue column.
+        """
         super().describe(columns, keys, buckets)
         assert self.shape is not None  # noqa: S101 - it was described
-        named = pa.schema([each for each in self.shape.attributes if has_avro_names(each)])
+        named = pa.schema([attribute for attribute in self.shape.attributes if has_avro_names(attribute)])
         self.shape = dataclasses.replace(self.shape, attributes=named)
 
     def staging(self, staging: Staging) -> LakeStaging:
@@ -56,21 +59,21 @@ class HudiTarget(LakeTarget):
         return version
 
     def abort(self, job_id: str) -> None:
-        """Delete what a job has staged, and its claim."""
+        """Delete the staged files of a job, and its claim."""
         self.parts.abort(job_id)
         self._clear(job_id)
         super().abort(job_id)
 
     def _complete(self, staged: Sequence[StagedFile]) -> None:
-        for each in staged:
-            self.parts.complete(each)
+        for file in staged:
+            self.parts.complete(file)
 
     def _clear(self, job_id: str) -> None:
-        self.parts.delete([each.path for each in self.parts.list() if f"-{job_id}-" in each.path])
+        self.parts.delete([file.path for file in self.parts.list() if f"-{job_id}-" in file.path])
 
 
 def hudi_target(options: FilesOptions, loaded_us: int, *, is_instant: bool) -> HudiTarget:
-    """Return what commits a base load to the Hudi table that the options name, by the session that runs.
+    """Return the target of a base load to the Hudi table of the options, with the running session.
 
     Raises
     ------

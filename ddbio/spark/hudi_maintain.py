@@ -1,4 +1,4 @@
-"""Maintain Hudi tables: one commit takes the tombstones, and has Hudi's own services cluster, clean and archive."""
+"""Maintenance of Hudi tables: one commit deletes tombstones, and has Hudi's own services cluster, clean and archive."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ _NO_LIMIT = str(1 << 50)
 def maintain_table(
     options: MaintainOptions, clock: Clock, master: str | None, conf: Mapping[str, str]
 ) -> MaintainReport:
-    """Do what is to be done in one commit, while other jobs of ddbio wait; without anything to do there is none.
+    """Do all due maintenance in one commit, while other jobs of ddbio wait. Without due work there is no commit.
 
-    The same commit raises the floor and takes the tombstones: no process can die between both.
+    The same commit raises the floor and deletes the tombstones: no process can die between the two.
 
     Raises
     ------
     OptionError
         If this Spark, or its session, has no writer of Hudi, or ddbio did not make the table.
     DdbioError
-        As of ``ddbio.lake.maintain.maintain``.
+        As ``ddbio.lake.maintain.maintain``.
     """
     now = time.time()
     job = open_maintainer(options)
@@ -78,7 +78,7 @@ def maintain_table(
     gone = [(path, size) for path, size in stored.items() if path not in left]
     data = [size for path, size in gone if not path.startswith(TIMELINE)]
     logged = [size for path, size in gone if path.startswith(TIMELINE)]
-    had, has = {each.path for each in before.files}, {each.path for each in after.files}
+    had, has = {file.path for file in before.files}, {file.path for file in after.files}
     floor_us = after.properties.get(FLOOR)
     is_asked = options.vacuum_older_than is not None or options.expire_snapshots_older_than is not None
     return MaintainReport(
@@ -108,42 +108,44 @@ def _commit(table: HudiTable, state: LakeState, tombstones: int, services: Mappi
 
 
 def _clustering(options: MaintainOptions, state: LakeState, files: Sequence[LakeFile]) -> dict[str, str]:
-    """Return the options by which Hudi rewrites the small files of the buckets that need it, or all if they are sorted.
+    """Return Hudi's options to rewrite the small files of the buckets that need it, or all files if they are sorted.
 
     https://hudi.apache.org/docs/1.2.0/configurations#Clustering-Configs
     """
     if not files:
         return {}
     target, plan = int(options.target_file_bytes), "hoodie.clustering.plan.strategy"
-    found = {
+    settings = {
         "hoodie.clustering.inline": "true",
         "hoodie.clustering.inline.max.commits": "1",
         "hoodie.clustering.plan.partition.filter.mode": "SELECTED_PARTITIONS",
-        f"{plan}.partition.selected": ",".join(f"{BUCKET}={each}" for each in sorted({each.bucket for each in files})),
+        f"{plan}.partition.selected": ",".join(
+            f"{BUCKET}={bucket}" for bucket in sorted({file.bucket for file in files})
+        ),
         f"{plan}.target.file.max.bytes": str(target),
         f"{plan}.small.file.limit": str(int(SMALL_RATIO * target)),
         f"{plan}.max.num.groups": "100000",
     }
     if options.sort_by is not None:
         names = columns_of(state.schema, options.sort_by)
-        found[f"{plan}.small.file.limit"] = _NO_LIMIT
-        found[f"{plan}.sort.columns"] = ",".join(dict.fromkeys([*names, KEY]))
-    return found
+        settings[f"{plan}.small.file.limit"] = _NO_LIMIT
+        settings[f"{plan}.sort.columns"] = ",".join(dict.fromkeys([*names, KEY]))
+    return settings
 
 
 def _cleaning(options: MaintainOptions, table: HudiTable, sweep: Sweep, log: Sweep, now: float) -> dict[str, str]:
-    """Return the options by which Hudi deletes files of old versions, and archives old commits.
+    """Return Hudi's options to delete files of old versions, and to archive old commits.
 
-    It counts commits: those since a time, and the one that maintains. Of the version before them it keeps the files.
+    Hudi counts commits: those since a time, and the maintaining one. It keeps the files of the version before them.
 
     https://hudi.apache.org/docs/1.2.0/configurations#Clean-Configs
     """
-    found, timeline = dict[str, str](), table.timeline()
+    settings, timeline = dict[str, str](), table.timeline()
     kept = options.expire_snapshots_older_than
     if log.files and kept is not None:
         oldest = table.told_by(log.since_version)
-        left = sum(each.number >= oldest for each in timeline) + 1
-        found |= {
+        left = sum(instant.number >= oldest for instant in timeline) + 1
+        settings |= {
             "hoodie.archive.automatic": "true",
             "hoodie.keep.min.commits": str(left),
             "hoodie.keep.max.commits": str(left + 1),
@@ -151,20 +153,20 @@ def _cleaning(options: MaintainOptions, table: HudiTable, sweep: Sweep, log: Swe
         }
     swept = options.vacuum_older_than
     if sweep.files and swept is not None:
-        found |= {
+        settings |= {
             "hoodie.clean.automatic": "true",
             "hoodie.clean.policy": "KEEP_LATEST_COMMITS",
             "hoodie.clean.commits.retained": str(_commits_since(timeline, now - seconds_of(swept)) + 1),
         }
-    return found
+    return settings
 
 
 def _commits_since(timeline: Sequence[Instant], cut: float) -> int:
-    return sum(each.modified_at >= cut for each in timeline)
+    return sum(instant.modified_at >= cut for instant in timeline)
 
 
 def _stored(store: ObjectStore) -> dict[str, int]:
-    """Return the sizes of the data files, and of the files of the timeline, by their paths."""
-    listed = [each for place in (f"{BUCKET}=", TIMELINE) for each in store.list(place)]
-    # Beside each file on a disk Hadoop has one that is hidden, with its checksum.
-    return {each.path: each.size_bytes for each in listed if "/." not in each.path}
+    """Return the sizes of the data files and of the timeline's files, by path."""
+    listed = [entry for folder in (f"{BUCKET}=", TIMELINE) for entry in store.list(folder)]
+    # Next to each file on a disk, Hadoop has a hidden file with its checksum.
+    return {entry.path: entry.size_bytes for entry in listed if "/." not in entry.path}

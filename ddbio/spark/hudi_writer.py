@@ -1,4 +1,4 @@
-"""Hudi's own writer for Spark, as ``lake_formats/registry.py`` asks for it: base loads, merges, services, catalogs."""
+"""Hudi's own writer for Spark, as ``lake_formats/registry.py`` calls it: base loads, merges, services, catalogs."""
 
 from __future__ import annotations
 

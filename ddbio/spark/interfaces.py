@@ -1,6 +1,6 @@
-"""PySpark's classes that data sources are made of; Spark 3.5 has none, so that ours stand alone there.
+"""PySpark's base classes of data sources. Spark 3.5 has none, so that ours have no base there.
 
-What :mod:`ddbio.spark.frames` calls in tasks of its own is what Spark 4 calls.
+:mod:`ddbio.spark.frames` calls the same methods in its own tasks as Spark 4 does.
 """
 
 from __future__ import annotations

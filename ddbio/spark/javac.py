@@ -1,7 +1,7 @@
-"""Compile the shim ``PushdownSource`` against Spark's own jars, with nothing but a JDK.
+"""Compilation of the shim ``PushdownSource`` against Spark's own jars, which needs only a JDK.
 
-The build of a wheel does so too. This module imports the standard library alone: hatch_build.py loads its file where
-the package cannot be imported.
+The build of a wheel uses it too. This module imports only the standard library: hatch_build.py loads its file where the
+package cannot be imported.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import zipfile
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "java"
-"""Where the sources are, and in a wheel the jar."""
+"""Folder of the sources, and in a wheel of the jar."""
 
 SOURCES = tuple(sorted(FOLDER.glob("ddbio/spark/*.java")))
-"""The shim ``PushdownSource``, and what it shows in Spark's pages."""
+"""The shim ``PushdownSource``, and its metrics in Spark's UI."""
 
 JAR_NAME = "ddbio-pushdown.jar"
-"""The jar of a wheel that was built where a JDK and PySpark were."""
+"""The jar of a wheel that was built with a JDK and PySpark."""
 
 # The oldest Java that Spark 4 runs on: https://spark.apache.org/docs/4.0.0/#downloading
 _RELEASE = "17"
 _SERVICE = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
-# Archives of the same classes are the same bytes.
+# Archives of the same classes have the same bytes.
 _STAMP = (2020, 1, 1, 0, 0, 0)
 
 
 def find_javac() -> str | None:
-    """Return the compiler of the JDK that JAVA_HOME or PATH names, or None."""
+    """Return the compiler of the JDK in JAVA_HOME or PATH, or None."""
     home = os.environ.get("JAVA_HOME")
     return (shutil.which("javac", path=str(Path(home) / "bin")) if home else None) or shutil.which("javac")
 
@@ -41,7 +41,7 @@ def compile_jar(javac: str, jars: Path, target: Path) -> None:
     Raises
     ------
     subprocess.CalledProcessError
-        If it does not compile; ``stderr`` says why.
+        If it does not compile; ``stderr`` has the reason.
     OSError
         If the compiler does not run, or the jar cannot be written.
     """

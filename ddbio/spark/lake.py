@@ -1,4 +1,4 @@
-"""Merge DataFrames of changes into lake tables: their tasks make the rows, a shuffle brings them to their buckets."""
+"""Merge of DataFrames of changes into lake tables: tasks make the rows, and a shuffle moves them to their buckets."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def apply_frame(frame: DataFrame, options: ApplyOptions) -> ApplyReport:
     SchemaError
         If the rows are no changes.
     DdbioError
-        As of ``ddbio.lake.apply.apply_log``.
+        As ``ddbio.lake.apply.apply_log``.
     """
     schema = to_arrow_schema(frame.schema)
     source = given_changes(schema, options)
@@ -64,19 +64,19 @@ def apply_frame(frame: DataFrame, options: ApplyOptions) -> ApplyReport:
 
 
 class FrameMerging:
-    """Merge the rows of a DataFrame by a shuffle; the driver holds the lists of files, and no row."""
+    """Merging of the rows of a DataFrame by a shuffle. The driver holds lists of files, but no rows."""
 
     def __init__(self, engine: SparkEngine, frame: DataFrame, source: RowChanges) -> None:
         self._engine, self._frame, self._source = engine, frame, source
 
     def grown(self, shape: LakeShape, columns: pa.Schema, parts: Sequence[ChangePart]) -> LakeShape:
-        """Return the shape with columns for the attributes of the rows, and of a sample of what is rescued."""
+        """Return the shape with columns for the attributes of the rows, and of a sample of rescued values."""
         del parts
         items, texts = item_columns(columns), list[str]()
         if RESCUE_NAME in self._frame.columns:
-            known = frozenset(name_of_field(each) for each in (*shape.attributes, *items))
+            names = frozenset(name_of_field(field) for field in (*shape.attributes, *items))
             rescued = self._frame.select(RESCUE_NAME).where(f"{RESCUE_NAME} is not null").limit(_SAMPLED_TEXTS)
-            texts = list(unknown_texts((row[0] for row in rescued.collect()), known))
+            texts = list(unknown_texts((row[0] for row in rescued.collect()), names))
         return shape.grown(items, texts)
 
     def merge(self, parts: Sequence[ChangePart], maker: RowMaker, merger: BucketMerger) -> Merged:
@@ -84,7 +84,7 @@ class FrameMerging:
         del parts
         partitions = partitions_of(maker, self._engine.parallelism)
         frame, source = self._frame, self._source
-        # Spark looks up names with dots as paths, and its workers cut names at a NUL.
+        # Spark parses names with dots as paths, and its workers cut names at a NUL.
         numbered = frame.toDF(*[f"_{number}" for number in range(len(frame.columns))])
         task = _splitting(source.schema, source.keys(), source.stream, maker, partitions)
         arrived = numbered.mapInArrow(task, _PARTS_SQL).rdd
@@ -95,19 +95,19 @@ class FrameMerging:
 def _splitting(
     schema: pa.Schema, keys: tuple[str, ...], stream: str, maker: RowMaker, partitions: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what a task does: it makes the rows of the table, and tells of an error in place of failing."""
+    """Return the function of a task, which makes the rows of the table and yields an error instead of raising it."""
     columns = given_columns(schema)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        given = iter(batches)
-        named = (declare_types(batch.rename_columns(schema.names), schema) for batch in given)
+        remaining = iter(batches)
+        named = (declare_types(batch.rename_columns(schema.names), schema) for batch in remaining)
         try:
             for batch in given_rows(named, columns, keys):
                 for partition, data in split_batch(maker, stream, batch, partitions):
                     yield _part({"partition": partition, "rows": data})
         except DdbioError as error:
-            # The rest is only drained, else Spark could not use the worker again.
-            for _ in given:
+            # Drain the remaining input, else Spark could not use the worker again.
+            for _ in remaining:
                 pass
             yield _part({"partition": 0, "error": pickle.dumps(error)})
 

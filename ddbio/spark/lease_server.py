@@ -1,9 +1,9 @@
-"""Serve budgets from the driver's Python to DataFrame reads and writes that have a rate, and keep what they report.
+"""Budgets of DataFrame reads and writes with a rate, served by the driver's Python, which also keeps their reports.
 
-Spark plans a read in a process of its own, which ends before the first task begins, so the budget cannot live there.
-The planner asks this server for lease terms, and the tasks then reserve units from the leased budget. Planners find the
-server by a Unix socket named after the application, in a folder that only this user can enter. Without a server each
-task has a static portion of the rate.
+Spark plans a read in a separate process that ends before the first task starts, so the budget cannot be in that
+process. The planner requests lease terms from this server, and the tasks then reserve units from the leased budget.
+Planners find the server by a Unix socket named after the application, in a folder that only this user can enter.
+Without a server each task has a static portion of the rate.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 10.0
 
 LAST_REPORT = "last report"
-"""The name under which the driver keeps the report of the last write."""
+"""The name of the text with the report of the last write."""
 
 MAX_KEPT = 64
-"""Texts that are kept at once, the oldest of which are forgotten."""
+"""Maximum number of kept texts. The oldest are dropped."""
 
 MAX_BUDGETS = 32
-"""Budgets that are served at once; tasks that use an older one go on with their static portion."""
+"""Maximum number of served budgets. Tasks with an older one continue with their static portion."""
 
 
 @dataclass(frozen=True)
 class Fence:
-    """Where the driver knows which attempt of a task is the latest.
+    """The server in the driver that knows the latest attempt of each task.
 
     Attributes
     ----------
     alone_seconds
-        How long an attempt may go on without the driver, which it has reached before.
+        How long an attempt that has reached the driver may continue without it.
     speculates
-        Whether Spark runs a second attempt of a task while the first is well.
+        Whether Spark runs a second attempt of a task while the first one still runs.
     """
 
     address: BudgetAddress
@@ -58,7 +58,7 @@ class Fence:
 
 @dataclass(frozen=True)
 class LeaseTerms:
-    """What the driver grants: the number of tasks that run at the same time, a budget if a rate was given, a fence."""
+    """Terms of the driver: the number of concurrent tasks, a budget if there is a rate, and a fence."""
 
     parallelism: int
     lease: BudgetAddress | None
@@ -68,26 +68,26 @@ class LeaseTerms:
 def request_lease_terms(
     application: str, units_per_second: float | None, ramp: Ramp | None = None, *, fenced: bool = False
 ) -> LeaseTerms | None:
-    """Return what the driver of an application grants, or None if it runs no lease server."""
+    """Return the terms of an application's driver, or None if it runs no lease server."""
     start = None if ramp is None else ramp.start_per_second
     with suppress(OSError, ValueError):
         parallelism, lease, fence = _ask(application, [units_per_second, start, fenced])
-        found = None if fence is None else Fence(_to_address(fence[0]), *fence[1:])
-        return LeaseTerms(parallelism, None if lease is None else _to_address(lease), found)
+        fence_of_driver = None if fence is None else Fence(_to_address(fence[0]), *fence[1:])
+        return LeaseTerms(parallelism, None if lease is None else _to_address(lease), fence_of_driver)
     return None
 
 
 def keep_text(application: str, name: str, text: str) -> None:
-    """Keep a text in the driver's Python, for later planners and for who asks there; nothing if no server runs."""
+    """Keep a text in the driver's Python for later planners. Do nothing if no server runs."""
     with suppress(OSError, ValueError):
         _ask(application, {"name": name, "text": text})
 
 
 def kept_text(application: str, name: str) -> str | None:
-    """Return what was last kept under a name, or None."""
+    """Return the last text that was kept under a name, or None."""
     with suppress(OSError, ValueError):
-        found: str | None = _ask(application, {"name": name})
-        return found
+        text: str | None = _ask(application, {"name": name})
+        return text
     return None
 
 
@@ -103,30 +103,30 @@ def _ask(application: str, message: Any) -> Any:
 
 
 class LeaseServer:
-    """Answers the planners of one application until it is closed, and serves the budgets that they lease.
+    """Server that answers the planners of one application until it is closed, and serves their leased budgets.
 
     Parameters
     ----------
     application
-        A name that driver and planners know, and that no other application has.
-    place
+        A name that only this application's driver and planners share.
+    endpoint
         The address by which workers reach this process, the one to bind, and the ports to try.
     parallelism
         The number of tasks that the application runs at the same time.
     alone_seconds, speculates
-        As :class:`Fence` has them.
+        As in :class:`Fence`.
     """
 
     def __init__(
         self,
         application: str,
-        place: tuple[str, str, Sequence[int]],
+        endpoint: tuple[str, str, Sequence[int]],
         parallelism: int,
         *,
         alone_seconds: float = 60.0,
         speculates: bool = False,
     ) -> None:
-        self._place, self._parallelism = place, parallelism
+        self._endpoint, self._parallelism = endpoint, parallelism
         self._alone_seconds, self._speculates = alone_seconds, speculates
         self._fence: BudgetServer | None = None
         self._servers: list[BudgetServer] = []
@@ -160,7 +160,7 @@ class LeaseServer:
         return [self._parallelism, lease, fence]
 
     def keep(self, name: str, text: str | None) -> str | None:
-        """Keep a text under a name, if there is one; return what is kept."""
+        """Keep a text under a name, if it is not None. Return the kept text."""
         with self._lock:
             if text is not None:
                 self._kept.pop(name, None)
@@ -170,14 +170,14 @@ class LeaseServer:
             return self._kept.get(name)
 
     def _open_fence(self) -> BudgetAddress:
-        """Return where all writes of the application are fenced, for as long as it lives."""
+        """Return the address of the server that fences all writes of the application, during its lifetime."""
         with self._lock:
             if self._fence is None:
                 self._fence = self._start(LocalBudget(None))
             return self._fence.address
 
     def _start(self, budget: LocalBudget) -> BudgetServer:
-        host, bind, ports = self._place
+        host, bind, ports = self._endpoint
         return BudgetServer(budget, host, bind=bind, ports=ports).__enter__()
 
     def _open(self, budget: LocalBudget) -> BudgetAddress:
@@ -186,8 +186,8 @@ class LeaseServer:
             self._servers.append(server)
             oldest = self._servers[:-MAX_BUDGETS]
             del self._servers[:-MAX_BUDGETS]
-        for each in oldest:
-            each.__exit__()
+        for server_to_stop in oldest:
+            server_to_stop.__exit__()
         return server.address
 
 
@@ -204,7 +204,7 @@ class _Planner(socketserver.StreamRequestHandler):
     server: _Listener
 
     def handle(self) -> None:
-        # A planner that hung up goes on without.
+        # A planner that hung up continues without an answer.
         with suppress(OSError, ValueError):
             message, server = json.loads(self.rfile.readline()), self.server.lease_server
             answer: Any
@@ -232,6 +232,6 @@ def _path(application: str) -> Path:
 
 def _require_private(folder: Path) -> None:
     """Raise OSError unless only this user can write to the folder."""
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise PermissionError(f"{folder} is not a folder that only this user can enter: remove it")

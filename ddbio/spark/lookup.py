@@ -1,4 +1,4 @@
-"""Join a DataFrame with the items of a table that have its keys; no other items are read."""
+"""Join of a DataFrame with the items of a table that have its keys. No other items are read."""
 
 from __future__ import annotations
 
@@ -36,36 +36,40 @@ def lookup(
 ) -> DataFrame:
     """Return a DataFrame joined with the items of a table that have its keys, and their attributes as columns.
 
-    Each key is asked for once, by BatchGetItem, or by Query if ``on`` has no sort key, and all tasks keep one budget. A
-    row whose key has no item has nulls. Rows without a key, or with a null in it, are asked for nothing. Texts match by
-    their bytes, as DynamoDB's keys do, whatever collation Spark gives their column.
+    Each key is read once, by BatchGetItem, or by Query if ``on`` has no sort key, and all tasks share one budget. A row
+    whose key has no item has nulls. Rows without a key, or with a null in it, cause no reads. Texts match by their
+    bytes,
+    as DynamoDB's keys do, regardless of the collation of their Spark column.
 
-    Spark brings all rows with one key into one task, which puts the items beside them. A DataFrame with columns that
-    Arrow cannot hold, such as intervals of months, is computed twice and joined: leave these out if that is dear.
+    Spark moves all rows with the same key into one task, which adds the items to them. A DataFrame with columns that
+    Arrow
+    cannot represent, such as intervals of months, is computed twice and joined. Leave out these columns if that is too
+    expensive.
 
     Parameters
     ----------
     table
         Name or ARN.
     on
-        Columns that hold the partition key, and sort key, of the table or the index; default is those of their names.
+        Columns with the partition key, and sort key, of the table or the index; default is the columns with their
+        names.
     how
         ``left`` keeps rows without an item, ``inner`` does not.
     into
-        A column for the item as a whole, a struct; default is a column for each attribute.
+        A struct column for the complete item; default is a column for each attribute.
     **options
-        Those of ``spark.read.format("dynamodb")``: ``columns``, ``schema``, ``rcu_per_second``, ``index``, ``tasks``.
+        Options of ``spark.read.format("dynamodb")``: ``columns``, ``schema``, ``rcu_per_second``, ``index``, ``tasks``.
 
     Raises
     ------
     OptionError
-        If a column is not there, is of another type than the key, or is in both the DataFrame and the items.
+        If a column does not exist, has a different type than the key, or is in both the DataFrame and the items.
     DdbioError
         As a read of the table.
     """
-    # PySpark imports this package to look for data sources, and should not wait for Arrow.
+    # PySpark imports this package when it looks for data sources, and must not wait for Arrow.
     from ddbio.spark.lookup_tasks import describe_lookup  # noqa: PLC0415 - see above
-    from ddbio.spark.types import is_carried, to_spark_schema  # noqa: PLC0415 - see above
+    from ddbio.spark.types import can_pass_arrow, to_spark_schema  # noqa: PLC0415 - see above
 
     if how not in {"left", "inner"}:
         raise OptionError(f"how={how!r} is neither 'left' nor 'inner'")
@@ -74,11 +78,13 @@ def lookup(
     if has_driver:
         keep_budgets(spark)
     application = SparkFiles.getRootDirectory() if has_driver else None
-    given = {name: value for name, value in options.items() if value is not None}
-    task = describe_lookup({**given, "table": table}, application)
+    settings = {name: value for name, value in options.items() if value is not None}
+    task = describe_lookup({**settings, "table": table}, application)
     columns = _key_columns(frame, task, on)
     attributes = to_spark_schema(task.sample.schema)
-    task = replace(task, places=tuple(map(frame.columns.index, columns)), keeps_rows=how == "left", into=bool(into))
+    task = replace(
+        task, key_columns=tuple(map(frame.columns.index, columns)), keeps_rows=how == "left", into=bool(into)
+    )
     kept = [attributes[name] for name in task.shown]
     twice = sorted(({into} if into else {field.name for field in kept}) & {*frame.columns})
     if twice:
@@ -87,35 +93,35 @@ def lookup(
             "into, a column for the whole item"
         )
     items = [StructField(into, StructType(kept))] if into else kept
-    if is_carried(frame.schema):
-        return _looked_up(frame, task, items)
-    # Arrow cannot hold all of the rows: their keys alone are looked up, and Spark joins them with the rows.
-    places, numbered = task.places, frame.toDF(*_numbered(frame.columns))
+    if can_pass_arrow(frame.schema):
+        return _join_items(frame, task, items)
+    # Arrow cannot represent all of the rows: only their keys are looked up, and Spark joins them with the rows.
+    indexes, numbered = task.key_columns, frame.toDF(*_numbered(frame.columns))
     names = [f"key_{number}" for number in range(len(columns))]
-    asked = [_by_bytes(numbered[f"_{place}"], frame.schema.fields[place].dataType) for place in places]
+    asked = [_by_bytes(numbered[f"_{index}"], frame.schema.fields[index].dataType) for index in indexes]
     keys = numbered.select(*(key.alias(name) for key, name in zip(asked, names, strict=True)))
-    task = replace(task, places=(*range(len(names)),), keeps_rows=False)
-    found = _looked_up(keys.distinct(), task, items)
-    found = found.toDF(*names, *(f"item_{number}" for number in range(len(items))))
-    same = [key == found[name] for key, name in zip(asked, names, strict=True)]
+    task = replace(task, key_columns=(*range(len(names)),), keeps_rows=False)
+    pairs = _join_items(keys.distinct(), task, items)
+    pairs = pairs.toDF(*names, *(f"item_{number}" for number in range(len(items))))
+    same = [key == pairs[name] for key, name in zip(asked, names, strict=True)]
     return (
-        numbered.join(found, reduce(and_, same), how).drop(*names).toDF(*frame.columns, *(item.name for item in items))
+        numbered.join(pairs, reduce(and_, same), how).drop(*names).toDF(*frame.columns, *(item.name for item in items))
     )
 
 
-def _looked_up(frame: DataFrame, task: LookupTask, items: list[StructField]) -> DataFrame:
-    """Bring rows with the same key together, in order of a hash, and let tasks put the items beside them."""
-    # PySpark imports this package to look for data sources, and should not wait for Arrow.
+def _join_items(frame: DataFrame, task: LookupTask, items: list[StructField]) -> DataFrame:
+    """Move rows with the same key together, sorted by a hash, and add the items to them in tasks."""
+    # PySpark imports this package when it looks for data sources, and must not wait for Arrow.
     from ddbio.spark.lookup_tasks import look_up_rows  # noqa: PLC0415 - see above
 
-    # Spark looks up names with dots as paths, and a name may occur twice: columns have numbers until the end.
+    # Spark parses names with dots as paths, and a name may occur twice: columns have numbers until the end.
     numbers = _numbered(frame.columns)
-    keys = [f"_{place}" for place in task.places]
+    keys = [f"_{index}" for index in task.key_columns]
     has_key = " and ".join(f"{key} is not null" for key in keys)
     rows = frame.toDF(*numbers)
     if not task.keeps_rows:
         rows = rows.where(has_key)
-    # Rows without a key stay apart, so that they do not all come to one task.
+    # Rows without a key keep their partitions, so that they are not all moved to one task.
     hashed = f"case when {has_key} then xxhash64({', '.join(keys)}) else spark_partition_id() end as hash"
     rows = rows.selectExpr("*", hashed)
     rows = rows.repartition(task.tasks, "hash") if task.tasks else rows.repartition("hash")
@@ -123,8 +129,8 @@ def _looked_up(frame: DataFrame, task: LookupTask, items: list[StructField]) -> 
     numbered = [
         StructField(f"_{number}", field.dataType, field.nullable, field.metadata) for number, field in enumerate(fields)
     ]
-    found = rows.sortWithinPartitions("hash").mapInArrow(partial(look_up_rows, task), StructType(numbered))
-    return found.toDF(*(field.name for field in fields))
+    joined = rows.sortWithinPartitions("hash").mapInArrow(partial(look_up_rows, task), StructType(numbered))
+    return joined.toDF(*(field.name for field in fields))
 
 
 def _by_bytes(key: Column, data_type: DataType) -> Column:

@@ -1,4 +1,4 @@
-"""Look up the keys of a partition's rows in a task of Spark, and put the items beside the rows."""
+"""Tasks that look up the keys of a partition's rows, and add the items to the rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     _Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
-# Rows whose keys are looked up at once: enough for all lanes.
+# Rows whose keys are looked up at the same time: enough for all lanes.
 _CHUNK_ROWS = 50_000
 _CHUNK_BYTES = 64 * 1024 * 1024
 _HOT_ROWS = 64
@@ -43,20 +43,20 @@ _NONE = ("keys", "limit", "segments")
 
 @dataclass(frozen=True)
 class LookupTask:
-    """Hold what a worker needs to look up keys.
+    """Input of a worker that looks up keys.
 
     Attributes
     ----------
     key_types
         The names and types of the key attributes of the table, or of the index.
     asked
-        The attributes that were asked for, if not all; keys are read besides.
+        The selected attributes, or None for all. Keys are always read.
     portion
         Read units per second of a task that reaches no budget.
     tasks
-        How many tasks may run at the same time, if their budget is divided among them.
-    places
-        Which of the rows' columns hold the key.
+        Number of tasks that may run at the same time, if their budget is divided among them.
+    key_columns
+        The indexes of the rows' columns with the key.
     keeps_rows
         Whether rows without an item are kept.
     into
@@ -71,17 +71,17 @@ class LookupTask:
     lease: BudgetAddress | None
     portion: float | None
     tasks: int | None
-    places: tuple[int, ...] = ()
+    key_columns: tuple[int, ...] = ()
     keeps_rows: bool = True
     into: bool = False
 
     @property
     def shown(self) -> list[str]:
-        """Return the attributes that stand beside the rows."""
+        """Return the attributes that are added to the rows."""
         names = list[str](self.sample.schema.names)
         if self.into:
             return names
-        hidden = {name for name, _ in self.key_types[: len(self.places)]}
+        hidden = {name for name, _ in self.key_types[: len(self.key_columns)]}
         if self.asked is not None:
             hidden |= {name for name, _ in self.key_types} - {*self.asked}
         return [name for name in names if name not in hidden]
@@ -93,29 +93,29 @@ def describe_lookup(values: Mapping[str, Any], application: str | None) -> Looku
     Parameters
     ----------
     application
-        What the driver's budgets are found by; None if no driver serves any.
+        The name of the lease server of the driver; None if the driver has none.
 
     Raises
     ------
     OptionError
-        If an option is wrong, or a rate is asked for that nothing could hold over all tasks.
+        If an option is wrong, or nothing could enforce a requested rate over all tasks.
     """
-    given = parse_options(DataFrameOptions, values)
+    frame_options = parse_options(DataFrameOptions, values)
     for name in _NONE:
-        if getattr(given, name) is not None:
+        if getattr(frame_options, name) is not None:
             raise OptionError(f"a lookup takes no option {name!r}")
-    options = ScanOptions(**{field.name: getattr(given, field.name) for field in fields(ScanOptions)})
+    options = ScanOptions(**{field.name: getattr(frame_options, field.name) for field in fields(ScanOptions)})
     table = describe_scan(options)
     index = table.index(options.index) if options.index else None
     key_types = tuple((key.name, key.tag) for key in index.keys) if index else tuple(table.key_types)
     if options.columns is not None:
-        # Items are told apart by their keys.
+        # Items are identified by their keys.
         keys = tuple(name for name, _ in key_types if name not in options.columns)
         options = replace(options, columns=(*keys, *options.columns))
     rate = budget_of(table, options)
     terms = None if application is None else request_lease_terms(application, rate)
     lease = None if terms is None else terms.lease
-    if rate is not None and lease is None and given.tasks is None:
+    if rate is not None and lease is None and frame_options.tasks is None:
         raise OptionError(
             f"nothing would hold {rate:g} read units/s over all tasks: give tasks, the number of tasks that run at the "
             "same time"
@@ -125,46 +125,46 @@ def describe_lookup(values: Mapping[str, Any], application: str | None) -> Looku
     unknown = [name for name, _ in key_types if name not in sample.schema.names]
     if unknown:
         raise OptionError(f"the schema of a lookup has the keys of the table, and this one has no {unknown[0]!r}")
-    portion = None if rate is None else rate / (given.tasks or (terms.parallelism if terms else 1))
-    return LookupTask(options, table, sample, key_types, given.columns, lease, portion, given.tasks)
+    portion = None if rate is None else rate / (frame_options.tasks or (terms.parallelism if terms else 1))
+    return LookupTask(options, table, sample, key_types, frame_options.columns, lease, portion, frame_options.tasks)
 
 
 def look_up_rows(task: LookupTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a partition, in order of their last column, with the items of their keys instead of it."""
-    asked, known = KeySet(), list[pa.RecordBatch]()
+    """Yield the rows of a partition, sorted by their last column, with the items of their keys instead of it."""
+    asked, read = KeySet(), list[pa.RecordBatch]()
     with closing(open_budget(task.lease, task.portion)) as budget:
-        for rows, goes_on in _chunks(batches):
+        for rows, may_continue in _chunks(batches):
             pairs = _Pairs(task, rows)
-            for items in known:
+            for items in read:
                 yield from pairs.of(items)
             for items in _read(task, pairs.new_keys(asked), budget):
-                if goes_on:
-                    known.append(items)
+                if may_continue:
+                    read.append(items)
                 yield from pairs.of(items)
             yield from pairs.without_item()
-            if not goes_on:
-                asked, known = KeySet(), []
+            if not may_continue:
+                asked, read = KeySet(), []
     tidy_worker()
 
 
 def _read(task: LookupTask, keys: pa.RecordBatch, budget: Budget) -> Iterator[pa.RecordBatch]:
-    """Yield the items with some keys, of which none occurs twice."""
+    """Yield the items with some distinct keys."""
     if not keys.num_rows:
         return
     options = replace(task.options, keys=GivenKeys(pa.Table.from_batches([keys])))
     plan = plan_scan(task.table, task.sample, options, Resources(1))
     (scan,) = scan_tasks(plan, options, task.table)
-    with closing(iter(SegmentStream(scan, budget))) as found:
-        yield from found
+    with closing(iter(SegmentStream(scan, budget))) as batches:
+        yield from batches
 
 
 class _Pairs:
-    """Put the items of keys beside the rows that have these keys."""
+    """Joiner of items with the rows that have their keys."""
 
     def __init__(self, task: LookupTask, rows: pa.RecordBatch) -> None:
         self._task, self._rows = task, rows
-        self._names = [name for name, _ in task.key_types[: len(task.places)]]
-        columns = [rows.column(place) for place in task.places]
+        self._names = [name for name, _ in task.key_types[: len(task.key_columns)]]
+        columns = [rows.column(index) for index in task.key_columns]
         self._has_key = np.flatnonzero(np.logical_and.reduce([valid_of(column) for column in columns]))
         fields = [tagged_field(name, column.type, tag)
                   for column, (name, tag) in zip(columns, task.key_types, strict=False)]  # fmt: skip
@@ -183,26 +183,26 @@ class _Pairs:
         )
 
     def new_keys(self, asked: KeySet) -> pa.RecordBatch:
-        """Return each key once, except those that were asked for before."""
+        """Return each key once, except those that were read before."""
         groups = self._groups
         return take_rows(self._keys, groups.rows[groups.starts[asked.add(groups.known)]])
 
     def of(self, items: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of some items, each beside its item."""
+        """Yield the rows of some items, each with its item."""
         groups = self._groups.find(key_fingerprints(items, self._names))
         items = fit_batch(items, self._columns).select(self._task.shown)
         counts = np.where(groups < 0, 0, self._groups.counts[groups])
-        # An item of many rows is measured by itself: it may be much larger than the others.
+        # An item of many rows is measured separately: it may be much larger than the others.
         for hot in np.flatnonzero(counts > _HOT_ROWS):
-            yield from self._beside(items.slice(int(hot), 1), groups[hot : hot + 1], counts[hot : hot + 1])
-        yield from self._beside(items, groups, np.where(counts > _HOT_ROWS, 0, counts))
+            yield from self._joined(items.slice(int(hot), 1), groups[hot : hot + 1], counts[hot : hot + 1])
+        yield from self._joined(items, groups, np.where(counts > _HOT_ROWS, 0, counts))
 
-    def _beside(self, items: pa.RecordBatch, groups: _Numbers, counts: _Numbers) -> Iterator[pa.RecordBatch]:
+    def _joined(self, items: pa.RecordBatch, groups: _Numbers, counts: _Numbers) -> Iterator[pa.RecordBatch]:
         ends, is_single = np.cumsum(counts), bool((counts == 1).all())
         for pair in self._windows(int(counts.sum()), items):
             item = pair if is_single else np.searchsorted(ends, pair, "right")
-            place = self._groups.starts[groups[item]] + pair - (ends - counts)[item]
-            rows = self._has_key[self._groups.rows[place]]
+            index = self._groups.starts[groups[item]] + pair - (ends - counts)[item]
+            rows = self._has_key[self._groups.rows[index]]
             self._is_found[rows] = True
             taken = items.slice(int(pair[0]), len(pair)) if is_single else take_rows(items, item)
             columns = taken.columns
@@ -217,21 +217,21 @@ class _Pairs:
             yield self._batch(rows[window], [pa.nulls(len(window), field.type) for field in self._item])
 
     def _windows(self, count: int, items: pa.RecordBatch | None = None) -> Iterator[_Numbers]:
-        """Yield the numbers below a count in parts that the JVM's default memory can take."""
-        size = sum(each.nbytes / max(1, each.num_rows) for each in (self._rows, items) if each is not None)
+        """Yield the numbers below a count in parts that fit into the JVM's default memory."""
+        size = sum(part.nbytes / max(1, part.num_rows) for part in (self._rows, items) if part is not None)
         step = max(1, int(BATCH_BYTES / max(1.0, size)))
         for first in range(0, count, step):
             yield np.arange(first, min(count, first + step))
 
     def _batch(self, rows: _Numbers, items: list[pa.Array[Any]]) -> pa.RecordBatch:
-        given = take_rows(self._rows.select(range(self._rows.num_columns - 1)), rows)
-        return pa.RecordBatch.from_arrays([*given.columns, *items], schema=pa.schema([*given.schema, *self._item]))
+        left = take_rows(self._rows.select(range(self._rows.num_columns - 1)), rows)
+        return pa.RecordBatch.from_arrays([*left.columns, *items], schema=pa.schema([*left.schema, *self._item]))
 
 
 def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, bool]]:
     """Yield rows, sorted by their last column, and whether the next ones may have the same key.
 
-    Rows with one hash are only parted if they are more than a chunk.
+    Rows with the same hash are only split if they exceed a chunk.
     """
     held, count, size = list[pa.RecordBatch](), 0, 0
     for batch in batches:
@@ -246,6 +246,6 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch,
         cut = int(np.searchsorted(hashes, hashes[-1]))
         yield (rows.slice(0, cut), False) if cut else (rows, True)
         held = [rows.slice(cut)] if cut else []
-        count, size = sum(each.num_rows for each in held), sum(each.nbytes for each in held)
+        count, size = sum(batch_held.num_rows for batch_held in held), sum(batch_held.nbytes for batch_held in held)
     if held:
         yield joined_batches(held), False

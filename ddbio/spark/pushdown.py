@@ -1,8 +1,4 @@
-"""Read what a query needs: this side in Python of the shim ``PushdownSource`` gets to know what Spark pushes down.
-
-The shim writes it as JSON into one option. It asks for the columns and the size of a table in the same way, since the
-schema of a data source is the one thing that Spark lets Python answer.
-"""
+"""Push-down of a query: the Python side of the shim ``PushdownSource``, which gets the filters from Spark."""
 
 from __future__ import annotations
 
@@ -43,20 +39,20 @@ if TYPE_CHECKING:
     from ddbio.spark.reading import DataFrameOptions
 
 OPTION = "ddbio.pushed"
-"""The option by which the shim tells and asks."""
+"""The option with the shim's data and requests."""
 
-# What Spark's types cannot say of the elements of lists and maps is metadata of the rescue column.
+# Metadata of the rescue column has the details of elements of lists and maps that Spark's types lack.
 _SCHEMA = "ddb:schema"
 _TYPE = "ddb:type"
 
-# A limit is read by one segment, which is slower than many for more rows.
-_LARGEST_LIMIT = 10_000
-# So many item collections are asked for even where everything would be cheaper, and never more than the most.
-_CHEAP_QUERIES, _MOST_QUERIES = 100, 10_000
+# One segment reads a limit, which is slower than many segments for more rows.
+_MAX_LIMIT = 10_000
+# Number of item collections that are queried even if a scan were cheaper, and the maximum.
+_MIN_QUERIES, _MAX_QUERIES = 100, 10_000
 
 
 def answer(values: Mapping[str, str]) -> StructType:
-    """Return the columns of a table, or a column whose metadata has its size, whatever the shim asks for."""
+    """Return the columns of a table, or a column whose metadata has its size, depending on the shim's request."""
     asked, options = _split(values)
     if asked.get("ask") == "statistics":
         return _statistics(parse_read_options(options))
@@ -71,20 +67,20 @@ def answer(values: Mapping[str, str]) -> StructType:
 
 
 def open_pushed_reader(values: Mapping[str, str], schema: StructType) -> TableReader:
-    """Return the reader of the columns that a query needs, of items that its filters may keep, up to its limit.
+    """Return the reader of the query's columns, of items that its filters may keep, up to its limit.
 
     Raises
     ------
     OptionError
-        If the option ``schema`` is given beside columns of the user's.
+        If the option ``schema`` is set in addition to the user's columns.
     """
     pushed, options = _split(values)
     return TableReader(_described(parse_read_options(options), pushed, schema), schema)
 
 
 def _split(values: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    rest = {name: value for name, value in values.items() if name != OPTION}
-    return json.loads(values[OPTION]), rest
+    options = {name: value for name, value in values.items() if name != OPTION}
+    return json.loads(values[OPTION]), options
 
 
 def _statistics(options: DataFrameOptions) -> StructType:
@@ -95,9 +91,9 @@ def _statistics(options: DataFrameOptions) -> StructType:
 
 
 def _described(options: DataFrameOptions, pushed: Mapping[str, Any], schema: StructType) -> ReadDescription:
-    given = StructType.fromJson(pushed["schema"])
-    is_inferred = all(_TYPE in field.metadata for field in given.fields if field.name != RESCUE_NAME)
-    has_rescue = RESCUE_NAME in given.names
+    frame_schema = StructType.fromJson(pushed["schema"])
+    is_inferred = all(_TYPE in field.metadata for field in frame_schema.fields if field.name != RESCUE_NAME)
+    has_rescue = RESCUE_NAME in frame_schema.names
     if not is_inferred:
         if options.schema is not None:
             raise OptionError("the columns are given twice, by .schema() and by the option 'schema': keep one")
@@ -110,26 +106,26 @@ def _described(options: DataFrameOptions, pushed: Mapping[str, Any], schema: Str
     table = describe_scan(options)
     rate = budget_of(table, options)
     terms = request_lease_terms(SparkFiles.getRootDirectory(), rate)
-    known = _arrow_schema(given)
+    columns = _arrow_schema(frame_schema)
     if not is_inferred:
         with closing(open_budget(None if terms is None else terms.lease, rate)) as budget:
-            known = with_attribute_names(known, table_attributes(table, options, budget))
+            columns = with_attribute_names(columns, table_attributes(table, options, budget))
     if not is_inferred and (rules := ColumnRules.of(options)):
         if rules.sampled:
-            asked = dataclasses.replace(options, schema=known)
+            asked = dataclasses.replace(options, schema=columns)
             with closing(open_budget(None if terms is None else terms.lease, rate)) as budget:
-                known = sample_table(table, asked, budget).schema
+                columns = sample_table(table, asked, budget).schema
         else:
-            known = rules.apply(known)
-    needed: Sequence[str] | None = [name_of_field(known.field(name)) for name in schema.names if name != RESCUE_NAME]
+            columns = rules.apply(columns)
+    needed: Sequence[str] | None = [name_of_field(columns.field(name)) for name in schema.names if name != RESCUE_NAME]
     if RESCUE_NAME in schema.names:
-        # What fits no column is told apart by all columns, and lies in any attribute that the caller asked for.
-        needed = options.columns if is_inferred or options.columns else [*map(name_of_field, known)][:-1]
+        # A value is a misfit depending on all columns, and can be in any selected attribute.
+        needed = options.columns if is_inferred or options.columns else [*map(name_of_field, columns)][:-1]
     options = dataclasses.replace(
         options,
-        schema=known if RESCUE_NAME in schema.names else project_schema(known, needed or ()),
+        schema=columns if RESCUE_NAME in schema.names else project_schema(columns, needed or ()),
         columns=None if needed is None else tuple(needed),
-        where=_where(options, table, pushed, known),
+        where=_where(options, table, pushed, columns),
         limit=_limit(options, pushed),
         timestamps=None,
         types=None,
@@ -138,19 +134,19 @@ def _described(options: DataFrameOptions, pushed: Mapping[str, Any], schema: Str
     return ReadDescription(options, table, unsampled(table, options), terms)
 
 
-def _arrow_schema(given: StructType) -> pa.Schema:
-    """Return the columns of all attributes, as they were inferred if they were."""
-    found = normalize_schema(to_arrow_schema(given))
-    text = given[RESCUE_NAME].metadata.get(_SCHEMA) if RESCUE_NAME in given.names else None
+def _arrow_schema(frame_schema: StructType) -> pa.Schema:
+    """Return the columns of all attributes, as inferred if they were inferred."""
+    columns = normalize_schema(to_arrow_schema(frame_schema))
+    text = frame_schema[RESCUE_NAME].metadata.get(_SCHEMA) if RESCUE_NAME in frame_schema.names else None
     if text is not None:
         exact = normalize_schema(arrow_schema_of(text))
-        if exact.names == found.names:
+        if exact.names == columns.names:
             return exact
-    return found
+    return columns
 
 
 def _where(
-    options: DataFrameOptions, table: TableDescription, pushed: Mapping[str, Any], known: pa.Schema
+    options: DataFrameOptions, table: TableDescription, pushed: Mapping[str, Any], columns: pa.Schema
 ) -> str | None:
     if options.keys is not None:
         return options.where
@@ -158,11 +154,11 @@ def _where(
     types = tuple((key.name, key.tag) for key in index.keys) if index else tuple(table.key_types)
     keys = PushedKeys(types, index.partition_key_count if index else 1)
     queries = read_units(table.size_bytes, options.consistent) / read_units(1, options.consistent)
-    most = min(max(int(queries), _CHEAP_QUERIES), _MOST_QUERIES)
-    return pushed_condition(pushed["filters"], known, keys, options.where, most)
+    most = min(max(int(queries), _MIN_QUERIES), _MAX_QUERIES)
+    return pushed_condition(pushed["filters"], columns, keys, options.where, most)
 
 
 def _limit(options: DataFrameOptions, pushed: Mapping[str, Any]) -> int | None:
     asked = pushed["limit"]
-    limits = [limit for limit in (options.limit, asked if asked and asked <= _LARGEST_LIMIT else None) if limit]
+    limits = [limit for limit in (options.limit, asked if asked and asked <= _MAX_LIMIT else None) if limit]
     return min(limits, default=None)

@@ -1,4 +1,4 @@
-"""Find the jar of the data source ``dynamodb-pushdown``, or compile it."""
+"""The jar of the data source ``dynamodb-pushdown``, found or compiled."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ddbio.errors import OptionError
 from ddbio.private_folder import private_folder
 from ddbio.spark import javac
 
-# Tests run on each of them: an interface that is Spark's own may be another one in the next.
+# Tests run on each of them. An interface that is internal to Spark may change in the next version.
 _OLDEST, _NEWEST = (4, 0), (4, 3)
 
 
 def jar() -> str:
     """Return the path of the jar for ``spark.jars`` that makes ``format("dynamodb-pushdown")`` push down.
 
-    A wheel that was built where PySpark and a JDK were holds it. Otherwise it is compiled at first, which takes some
+    A wheel that was built with PySpark and a JDK contains it. Otherwise it is compiled at first use, which takes some
     seconds, and kept in the user's cache folder.
 
     Raises
     ------
     OptionError
-        This Spark has other interfaces, or there is no jar and no JDK to compile one; ``format("dynamodb")``, or on 3.5
+        This Spark has other interfaces, or there is no jar and no JDK to compile one. ``format("dynamodb")``, or on 3.5
         ``ddbio.spark.scan``, reads the same rows without push-down.
     """
     _require_version(pyspark.__version__)
@@ -36,11 +36,11 @@ def jar() -> str:
 
 
 def _require_version(version: str) -> None:
-    found = re.match(r"(\d+)\.(\d+)", version)
-    known = None if found is None else (int(found[1]), int(found[2]))
-    if known is None or not _OLDEST <= known <= _NEWEST:
-        # Older ones have no Python data sources either.
-        instead = "ddbio.spark.scan" if known is not None and known < _OLDEST else "format('dynamodb')"
+    match = re.match(r"(\d+)\.(\d+)", version)
+    numbers = None if match is None else (int(match[1]), int(match[2]))
+    if numbers is None or not _OLDEST <= numbers <= _NEWEST:
+        # Older versions have no Python data sources either.
+        instead = "ddbio.spark.scan" if numbers is not None and numbers < _OLDEST else "format('dynamodb')"
         raise OptionError(
             f"there is no push-down for Spark {version}, only for 4.0 to 4.3: use {instead} with the options columns "
             "and where"
@@ -50,7 +50,7 @@ def _require_version(version: str) -> None:
 def _compiled() -> Path:
     folder = private_folder("spark")
     if folder is None:
-        raise OptionError("the jar of dynamodb-pushdown has no place: let XDG_CACHE_HOME name a folder of your own")
+        raise OptionError("the jar of dynamodb-pushdown has no cache folder: set XDG_CACHE_HOME to a private folder")
     digest = hashlib.blake2b(digest_size=8)
     for source in (*javac.SOURCES, Path(javac.__file__)):
         digest.update(source.read_bytes())

@@ -1,4 +1,4 @@
-"""Read a table as a DataFrame: Spark's planner describes and samples the table, its tasks stream segments."""
+"""Table as a DataFrame: Spark's planner describes and samples the table, its tasks stream segments."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from ddbio.spark.lease_server import LeaseTerms
 
 PROPERTY = "ddbio.counts"
-"""The local property of a task by which the shim says where counts go."""
+"""The local property of a task with the path of the file for counts."""
 
 
 class TaskCounts:
-    """Count what a task's requests consume, and the rows with rescued values that it yields."""
+    """Counter of the consumption of a task's requests, and of its rows with rescued values."""
 
     def __init__(self, budget: Budget) -> None:
         context = TaskContext.get()
@@ -57,18 +57,18 @@ class TaskCounts:
         self._rescued = 0
 
     def add_rows(self, batch: pa.RecordBatch) -> None:
-        """Count the rescued values of rows that Spark gets; there are none in queries that do not read them."""
+        """Count the rescued values of rows that Spark gets. Queries that do not read them have none."""
         if self._path is not None and RESCUE_NAME in batch.schema.names:
             self._rescued += batch.num_rows - batch.column(RESCUE_NAME).null_count
 
-    def tell(self, counts: ScanCounts) -> None:
-        """Write the counts so far over those that were written before; a file that is gone stays so."""
+    def write(self, counts: ScanCounts) -> None:
+        """Overwrite the earlier counts in the file. A deleted file is not created again."""
         if self._path is None:
             return
         units, throttles = round(self._counted.units * 10), self._counted.throttles.total()
         text = f"{counts.scanned_items} {counts.wire_bytes} {units} {throttles} {self._rescued}"
         with suppress(OSError):
-            # Numbers only grow: the new text is as long as the old one, or longer.
+            # Numbers only grow: the new text is at least as long as the old one.
             file = os.open(self._path, os.O_WRONLY)
             try:
                 os.pwrite(file, text.encode(), 0)
@@ -78,13 +78,13 @@ class TaskCounts:
 
 log = logging.getLogger(__name__)
 
-# A batch of 1 GB overflows the JVM's default memory; from 2 MB on, larger batches are no faster.
+# A batch of 1 GB exceeds the JVM's default memory. Above 2 MB, larger batches are no faster.
 BATCH_BYTES = 16 * 1024 * 1024
 
 
 @options_dataclass(frozen=True, kw_only=True)
 class DataFrameOptions(ScanOptions):
-    """Say what of a table a DataFrame reads, how fast, and into how many Spark partitions."""
+    """Options of a DataFrame that reads a table."""
 
     engine: ClassVar[str] = "spark"
 
@@ -94,7 +94,7 @@ class DataFrameOptions(ScanOptions):
 
 @dataclass(frozen=True)
 class ReadDescription:
-    """Hold what is known of a table when its read is planned."""
+    """Description of a table when its read is planned."""
 
     options: DataFrameOptions
     table: TableDescription
@@ -103,32 +103,29 @@ class ReadDescription:
 
     @property
     def lease(self) -> BudgetAddress | None:
-        """Return where the driver serves this read's budget, or None."""
+        """Return the address of this read's budget in the driver, or None."""
         return None if self.terms is None else self.terms.lease
 
     def spark_schema(self) -> StructType:
-        """Return the sampled columns as Spark's."""
+        """Return the sampled columns as a Spark schema."""
         return to_spark_schema(self.sample.schema)
 
 
 def parse_read_options(values: Mapping[str, str]) -> DataFrameOptions:
-    """Return checked options of a read, by ddbio's names or those of other connectors; ``load("name")`` has the table.
+    """Return the checked options of a read, by ddbio's names or those of other connectors.
 
-    Raises
-    ------
-    OptionError
-        If an option is unknown, malformed, missing or given twice.
+    ``load("name")`` is the table.
     """
     return parse_options(DataFrameOptions, known_names(values, "read"))
 
 
 def rename_option(values: Mapping[str, str], own: str, aliases: set[str]) -> dict[str, Any]:
-    """Return the options with one of them under its own name, however it was given.
+    """Return the options with one of them under its canonical name, regardless of the alias that was used.
 
     Raises
     ------
     OptionError
-        If it is given twice.
+        If it is set twice.
     """
     renamed: dict[str, Any] = {}
     for key, value in values.items():
@@ -139,12 +136,12 @@ def rename_option(values: Mapping[str, str], own: str, aliases: set[str]) -> dic
 
 
 def describe_read(values: Mapping[str, str]) -> ReadDescription:
-    """Return the description and a sample of the table that the options name."""
+    """Return the description and a sample of the table of the options."""
     return _described(parse_read_options(values))
 
 
 def describe_read_of(values: Mapping[str, str], schema: StructType) -> ReadDescription:
-    """Return the description of the table, for columns that the user gives; no other attribute is read.
+    """Return the description of the table, for the user's columns. No other attribute is read.
 
     A few items are read to find attributes whose names differ only by case; see ``with_attribute_names``.
     A value of another type fails the read unless the schema has the column ``_rescue`` to keep it.
@@ -152,28 +149,28 @@ def describe_read_of(values: Mapping[str, str], schema: StructType) -> ReadDescr
     Raises
     ------
     OptionError
-        If the option ``schema`` is given as well.
+        If the option ``schema`` is also set.
     """
     options = parse_read_options(values)
     if options.schema is not None:
         raise OptionError("the columns are given twice, by .schema() and by the option 'schema': keep one")
-    given = to_arrow_schema(schema)
-    if RESCUE_NAME not in given.names:
+    columns = to_arrow_schema(schema)
+    if RESCUE_NAME not in columns.names:
         if options.on_misfit == "drop":
             raise OptionError("on_misfit=drop keeps what it does not drop in _rescue: add that column to the schema")
         options = dataclasses.replace(options, on_misfit="fail")
-    return _described(options, given)
+    return _described(options, columns)
 
 
-def _described(options: DataFrameOptions, given: pa.Schema | None = None) -> ReadDescription:
+def _described(options: DataFrameOptions, columns: pa.Schema | None = None) -> ReadDescription:
     table = describe_scan(options)
     rate = budget_of(table, options)
     terms = request_lease_terms(SparkFiles.getRootDirectory(), rate)
     with closing(open_budget(None if terms is None else terms.lease, rate)) as budget:
-        if given is not None:
-            given = with_attribute_names(given, table_attributes(table, options, budget))
-            names = tuple(name_of_field(field) for field in given if field.name != RESCUE_NAME)
-            options = dataclasses.replace(options, schema=given, columns=options.columns or names)
+        if columns is not None:
+            columns = with_attribute_names(columns, table_attributes(table, options, budget))
+            names = tuple(name_of_field(field) for field in columns if field.name != RESCUE_NAME)
+            options = dataclasses.replace(options, schema=columns, columns=options.columns or names)
         return ReadDescription(options, table, sample_table(table, options, budget), terms)
 
 
@@ -193,21 +190,21 @@ def open_budget(lease: BudgetAddress | None, portion: float | None) -> Budget:
 
 @dataclass
 class SegmentGroup(InputPartition):  # type: ignore[misc]
-    """One Spark partition's task, and the rate that it may use if it has no lease."""
+    """One Spark partition's task, and the rate that it may use without a lease."""
 
     task: ScanTask
     portion_per_second: float | None
 
 
 class TableReader(DataSourceReader):  # type: ignore[misc]
-    """Read a described table into the columns that Spark expects; nothing is requested until a task runs."""
+    """Reader of a described table into the columns that Spark expects. No request is sent until a task runs."""
 
     def __init__(self, described: ReadDescription, schema: StructType) -> None:
         self._described = described
         self._columns = to_arrow_schema(schema).remove_metadata()
 
     def partitions(self) -> list[SegmentGroup]:
-        """Return a task for each Spark partition, together every segment once."""
+        """Return a task for each Spark partition. Together they read every segment once."""
         described = self._described
         resources = Resources(available_cores(), None if described.terms is None else described.terms.parallelism)
         plan = plan_scan(described.table, described.sample, described.options, resources)
@@ -230,15 +227,15 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         try:
             for batch in batches:
                 counts.add_rows(batch)
-                counts.tell(stream.counts)
+                counts.write(stream.counts)
                 yield from slice_batch(fit_batch(batch, self._columns))
-            counts.tell(stream.counts)
+            counts.write(stream.counts)
         except SchemaError as error:
             if RESCUE_NAME in self._columns.names:
                 raise
             raise SchemaError(f"{error} (to have that column, add '{RESCUE_NAME} string' to .schema())") from error
         finally:
-            # If Spark has seen enough, this wakes the lanes that wait for the budget.
+            # If Spark needs no more rows, this wakes the lanes that wait for the budget.
             budget.close()
             batches.close()
             tidy_worker()
@@ -261,7 +258,7 @@ def fit_batch(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
 
 
 def slice_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield the batch in slices that the JVM's default memory can take."""
+    """Yield the batch in slices that fit into the JVM's default memory."""
     pieces = max(1, math.ceil(batch.nbytes / BATCH_BYTES))
     rows = max(1, math.ceil(batch.num_rows / pieces))
     for first in range(0, batch.num_rows, rows):

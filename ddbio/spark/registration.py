@@ -1,4 +1,4 @@
-"""Register the data sources with a session, whose driver then serves the budget of each read and write."""
+"""Registration of the data sources with a session, whose driver then serves the budget of each read and write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 
 from ddbio.errors import OptionError
 from ddbio.spark.lease_server import LAST_REPORT, LeaseServer
-from ddbio.spark.session import budget_place, is_connect, lost_after_seconds, refuse_connect, speculates
+from ddbio.spark.session import budget_endpoint, is_connect, lost_after_seconds, refuse_connect, speculates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,17 +25,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Spark names the query so, whose id a checkpoint keeps.
+# The property with the id of the query, which a checkpoint keeps.
 _QUERY = "sql.streaming.queryId"
 
 _lease_servers: dict[str, LeaseServer] = {}
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``dynamodb``, ``ddbio`` and the ``dynamodb-…`` formats known; this process then serves their budgets.
+    """Register the formats ``dynamodb``, ``ddbio`` and ``dynamodb-…``. This process then serves their budgets.
 
-    Calling it again is harmless. A name that PySpark has found by itself, or that another connector owns, does not
-    change. On Spark Connect, whose driver is elsewhere, each task gets a static portion of its read's budget.
+    Calling it again is harmless. A name that PySpark has already found, or that another connector owns, does not
+    change. On
+    Spark Connect, whose driver is in another process, each task gets a static portion of its read's budget.
 
     Raises
     ------
@@ -51,7 +52,7 @@ def register(spark: SparkSession) -> None:
         except AnalysisException as error:
             if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
                 raise
-            log.info("a data source named %r is there already", source.name())
+            log.info("a data source named %r already exists", source.name())
 
 
 def _sources() -> list[type[DataSource]]:
@@ -75,7 +76,7 @@ def _sources() -> list[type[DataSource]]:
 
 
 def keep_budgets(spark: SparkSession) -> None:
-    """Serve the budgets of a session's reads and writes from this process; again is harmless."""
+    """Serve the budgets of a session's reads and writes from this process. Calling it again is harmless."""
     context = spark.sparkContext
     application = SparkFiles.getRootDirectory()
     if application in _lease_servers:
@@ -83,28 +84,28 @@ def keep_budgets(spark: SparkSession) -> None:
     try:
         _lease_servers[application] = LeaseServer(
             application,
-            budget_place(context),
+            budget_endpoint(context),
             context.defaultParallelism,
             alone_seconds=lost_after_seconds(context) / 2,
             speculates=speculates(context),
         )
     except (OSError, AttributeError) as error:
-        # No Unix sockets here, or no private folder: what is left is safe, only slower.
+        # No Unix sockets here, or no private folder: the fallback is safe, but slower.
         log.warning("each task gets a static portion of its read's budget: %s", error)
     else:
         atexit.register(_lease_servers[application].close)
 
 
 def last_report(spark: SparkSession) -> WriteReport | None:
-    """Return what the last write of this session into a table did; None if there was none since ``register``.
+    """Return the report of the session's last write into a table; None if there was none since ``register``.
 
-    Of a stream it is the last micro-batch. On Spark Connect, whose driver is elsewhere, there is none.
+    For a stream it is the last micro-batch. On Spark Connect, whose driver is in another process, there is none.
     """
     server = None if is_connect(spark) else _lease_servers.get(SparkFiles.getRootDirectory())
     text = None if server is None else server.keep(LAST_REPORT, None)
     if text is None:
         return None
-    # PySpark imports this package to look for data sources, and should not wait for Arrow.
+    # PySpark imports this package when it looks for data sources, and must not wait for Arrow.
     from ddbio.jobs.report import WriteReport  # noqa: PLC0415 - see above
 
     return WriteReport.from_dict(json.loads(text))
@@ -121,23 +122,23 @@ def apply_batch(table: str, **options: Any) -> Callable[[DataFrame, int], None]:
     table
         Folder of the table.
     **options
-        Those of :func:`ddbio.apply`; ``engine`` is ``spark`` unless ``local`` is given, which collects the batch, and
-        is the one for Spark Connect: its query has no id here, so give ``job_id``.
+        The options of :func:`ddbio.apply`. The default of ``engine`` is ``spark``; ``local`` collects the batch. Spark
+        Connect needs ``local``, and also ``job_id``, because its query has no id here.
     """
 
     def merge(frame: DataFrame, batch_id: int) -> None:
-        # Who only reads does not load what merges, and who looks for data sources loads no options.
+        # A reader does not load the merging modules, and a search for data sources loads no options.
         from ddbio.lake.options import ApplyOptions  # noqa: PLC0415
         from ddbio.options import parse_options  # noqa: PLC0415
         from ddbio.spark.lake import apply_frame  # noqa: PLC0415
 
-        given = {"engine": "spark", "source": "rows", "table": table, **options}
+        settings = {"engine": "spark", "source": "rows", "table": table, **options}
         connect = is_connect(frame.sparkSession)
-        refuse_connect(connect=connect and given["engine"] == "spark")
+        refuse_connect(connect=connect and settings["engine"] == "spark")
         query = None if connect else frame.sparkSession.sparkContext.getLocalProperty(_QUERY)
-        if "job_id" in given or query:
-            # A new query counts from 0: its batches are no repeated ones.
-            given = {"job_id": query, "batch_id": batch_id, **given}
-        apply_frame(frame, parse_options(ApplyOptions, given))
+        if "job_id" in settings or query:
+            # A new query counts from 0: its batches are not repetitions.
+            settings = {"job_id": query, "batch_id": batch_id, **settings}
+        apply_frame(frame, parse_options(ApplyOptions, settings))
 
     return merge

@@ -1,4 +1,4 @@
-"""The Spark session: find the running one or start one, ask what it runs on, and count its processor time."""
+"""The Spark session: the running or a new one, its cluster, and its processor time."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ _EXIT_STATUS = {50: ", an exception that nothing caught", 52: ", out of memory",
 
 _LOG_TAIL_BYTES = 1 << 16
 _log_files: list[IO[bytes]] = []
-"""Where the JVM of this process writes what would go to stderr, if it was started here: at most one."""
+"""The log of the JVM of this process (its stderr), if it was started here: at most one file."""
 
 
 def running_session() -> SparkSession | None:
-    """Return the session that runs in this process, in whichever thread it was made, or None; start nothing.
+    """Return the running session of this process, regardless of its thread, or None. Never start one.
 
-    A session whose JVM has died runs no more.
+    A session whose JVM has died is not running.
     """
     try:
         session = SparkSession.getActiveSession()
@@ -73,19 +73,19 @@ def running_session() -> SparkSession | None:
 
 
 def start_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
-    """Return a new session named ddbio; the master is the given one, else what spark-submit decides, else ``local[*]``.
+    """Return a new session named ddbio. The master is ``master``, else that of spark-submit, else ``local[*]``.
 
-    A local session binds to this machine only and shows no UI. Whatever ``conf`` says wins.
+    A local session binds to this machine only and shows no UI. ``conf`` overrides everything.
 
     Raises
     ------
     OptionError
-        If Java is missing or too old, Spark does not start, or the environment asks for Spark Connect.
+        If Java is missing or too old, Spark does not start, or the environment requests Spark Connect.
     """
     refuse_connect(connect="SPARK_REMOTE" in os.environ or "spark.remote" in conf)
     asked = {"spark.app.name": "ddbio", **conf, **({"spark.master": master} if master else {})}
     if not log.isEnabledFor(logging.DEBUG):
-        # A JVM that is started here logs into a file that nobody sees unless it dies.
+        # A JVM that is started here logs into a file that is only read if it dies.
         asked.setdefault("spark.log.level", "OFF" if SparkContext._gateway else "WARN")  # noqa: SLF001 - as below
     try:
         _launch_jvm(asked)
@@ -96,19 +96,19 @@ def start_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     except (Py4JError, PySparkException, ValueError) as error:
         reason = str(getattr(error, "java_exception", error)).strip()
         raise OptionError(f"Spark did not start: {reason}; check master and conf") from error
-    _be_quiet_about_the_jvm(session.sparkContext)
+    _silence_jvm_errors(session.sparkContext)
     return session
 
 
-def _be_quiet_about_the_jvm(context: SparkContext) -> None:
-    """Let PySpark print no traceback when the JVM dies: the job that fails by it says so."""
+def _silence_jvm_errors(context: SparkContext) -> None:
+    """Suppress PySpark's traceback when the JVM dies: the failing job reports it."""
     context._accumulatorServer.handle_error = lambda *_: log.debug("the counts of a task broke off")  # noqa: SLF001
 
 
-def how_the_jvm_ended(within_seconds: float = 2.0) -> str | None:
-    """Return how the JVM of this process ended, in words; None if it runs, or another process started it.
+def jvm_exit_reason(within_seconds: float = 2.0) -> str | None:
+    """Return the reason why the JVM of this process ended; None if it runs, or another process started it.
 
-    An error that tells of a JVM in its end may come a little before that: this waits so long for it.
+    The first error of an ending JVM may precede its end: wait up to ``within_seconds`` for it.
     """
     process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - where PySpark keeps its JVM
     if process is None:
@@ -119,15 +119,15 @@ def how_the_jvm_ended(within_seconds: float = 2.0) -> str | None:
         return None
     if status < 0:
         return f"killed by signal {-status}"
-    said = [line for line in jvm_log() if " ERROR " in line][-1:]
-    return ": ".join((f"exit status {status}{_EXIT_STATUS.get(status, '')}", *said))
+    errors = [line for line in jvm_log() if " ERROR " in line][-1:]
+    return ": ".join((f"exit status {status}{_EXIT_STATUS.get(status, '')}", *errors))
 
 
 def jvm_log() -> list[str]:
-    """Return the last lines that the JVM of this process has logged, if it was started here and not for debugging."""
+    """Return the last log lines of the JVM of this process, if it was started here and not for debugging."""
     if not _log_files:
         return []
-    # Reading must not move the position of the file: the JVM shares it, and writes there next.
+    # Reading must not move the position of the file, which the JVM shares for its next write.
     written = _log_files[0].fileno()
     size = os.fstat(written).st_size
     tail = os.pread(written, _LOG_TAIL_BYTES, max(0, size - _LOG_TAIL_BYTES))
@@ -135,19 +135,19 @@ def jvm_log() -> list[str]:
 
 
 def stop_session(session: SparkSession) -> None:
-    """Stop a session; nothing is left to stop if its JVM has died."""
+    """Stop a session. If its JVM has died, there is nothing to stop."""
     with suppress(OSError, Py4JError), catch_warnings():
         simplefilter("ignore", RuntimeWarning)
         session.stop()
 
 
 def is_connect(session: SparkSession) -> bool:
-    """Return whether the session's driver is elsewhere."""
+    """Return whether the session's driver is in another process (Spark Connect)."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def refuse_connect(*, connect: bool) -> None:
-    """Refuse a session whose driver is elsewhere.
+    """Raise if the session's driver is in another process.
 
     Raises
     ------
@@ -168,11 +168,11 @@ def driver_host(context: SparkContext) -> str:
 
 def is_local(context: SparkContext) -> bool:
     """Return whether the session is in local mode: its workers run on the driver's machine."""
-    return bool(context._jsc.sc().isLocal())  # noqa: SLF001 - PySpark's door to the JVM
+    return bool(context._jsc.sc().isLocal())  # noqa: SLF001 - PySpark's access to the JVM
 
 
 def cluster_of(master: str | None, conf: Mapping[str, str]) -> str | None:
-    """Return the master of the session that runs, or would be started, if its workers are other machines; else None."""
+    """Return the master of the running (or next) session if its workers are other machines, else None."""
     session = running_session()
     if session is not None and not is_connect(session):
         context = session.sparkContext
@@ -181,7 +181,7 @@ def cluster_of(master: str | None, conf: Mapping[str, str]) -> str | None:
     return None if re.fullmatch(r"local(\[.*\])?", asked) else asked
 
 
-def budget_place(context: SparkContext) -> tuple[str, str, tuple[int, ...]]:
+def budget_endpoint(context: SparkContext) -> tuple[str, str, tuple[int, ...]]:
     """Return the address by which workers reach a budget of this driver, the one to bind, and the ports to try.
 
     Raises
@@ -201,19 +201,19 @@ def budget_place(context: SparkContext) -> tuple[str, str, tuple[int, ...]]:
 
 
 def lost_after_seconds(context: SparkContext) -> float:
-    """Return after how long a silence Spark takes an executor for lost, and runs its tasks elsewhere."""
+    """Return the seconds of silence after which Spark considers an executor lost, and runs its tasks on others."""
     # https://spark.apache.org/docs/4.0.0/configuration.html#networking
     return float(context._jsc.sc().conf().getTimeAsSeconds("spark.network.timeout", "120s"))  # noqa: SLF001
 
 
 def speculates(context: SparkContext) -> bool:
-    """Return whether Spark may run a second attempt of a task while the first is well."""
+    """Return whether Spark may run a second attempt of a task while the first one still runs."""
     # https://spark.apache.org/docs/4.0.0/configuration.html#scheduling; a local master never speculates.
     return not is_local(context) and str(context.getConf().get("spark.speculation", "false")).lower() == "true"
 
 
 def task_attempts(context: SparkContext) -> int:
-    """Return how often Spark runs a task that raises."""
+    """Return the maximum number of attempts of a task that raises."""
     if is_local(context):
         # https://spark.apache.org/docs/4.0.0/submitting-applications.html#master-urls: local[K,F]
         asked = re.search(r",\s*(\d+)\s*\]", context.master)
@@ -226,13 +226,13 @@ def _launch_jvm(asked: Mapping[str, str]) -> None:
     """Start the JVM unless this process has one (spark-submit, an earlier session)."""
     if SparkContext._gateway is not None:  # noqa: SLF001 - where PySpark keeps its JVM
         return
-    # Under spark-submit the JVM is there already; if SPARK_HOME is set, its spark-env.sh may choose the Java.
+    # Under spark-submit the JVM already runs. If SPARK_HOME is set, its spark-env.sh may choose the Java.
     if "PYSPARK_GATEWAY_PORT" not in os.environ and "SPARK_HOME" not in os.environ:
         _check_java()
-    # Data source planning runs in the JVM's idea of the driver's Python.
+    # Data source planning uses the JVM's setting of the driver's Python.
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     settings = SparkConf(loadDefaults=False).setAll([("spark.ui.showConsoleProgress", "false"), *asked.items()])
-    # What the JVM and log4j say is noise, unless it fails or dies.
+    # The output of the JVM and log4j is only useful if the JVM fails or dies.
     log_file = tempfile.TemporaryFile()  # noqa: SIM115 - it is open as long as the JVM runs
     quiet: dict[str, Any] = {} if log.isEnabledFor(logging.DEBUG) else {"stderr": log_file}
     try:
@@ -243,7 +243,7 @@ def _launch_jvm(asked: Mapping[str, str]) -> None:
 
 
 def _defaults() -> dict[str, str]:
-    """Return our settings, as far as spark-submit, its defaults file and the environment decide nothing."""
+    """Return our settings, except those that spark-submit, its defaults file or the environment set."""
     decided = SparkConf()
     if not decided.get("spark.master", "").startswith("local"):
         return {}
@@ -259,7 +259,7 @@ def _reason_in(stream: IO[bytes]) -> str:
 
 
 def describe_installation() -> str:
-    """Return the versions of Spark and Java that a session here would be started with.
+    """Return the versions of Spark and Java of a new session.
 
     Raises
     ------
@@ -273,13 +273,13 @@ def describe_installation() -> str:
 def _check_java() -> str:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    said = _java_version(java) if java else ""
-    if (version := re.search(r'version "(?:1\.)?(\d+)', said)) and int(version[1]) >= OLDEST_JAVA:
+    output = _java_version(java) if java else ""
+    if (version := re.search(r'version "(?:1\.)?(\d+)', output)) and int(version[1]) >= OLDEST_JAVA:
         return f"Java {version[1]}"
-    found = f"{java} is {version[1]}" if version else "none was found" if not java else f"{java} does not run"
+    actual = f"{java} is {version[1]}" if version else "none was found" if not java else f"{java} does not run"
     advice = next((line for tool, line in _INSTALLERS if shutil.which(tool)), f"install Java {OLDEST_JAVA}")
     advice += ", and let JAVA_HOME name it" if home else ""
-    raise OptionError(f"Spark needs Java {OLDEST_JAVA} or newer, and {found}: {advice}; or use engine 'local'")
+    raise OptionError(f"Spark needs Java {OLDEST_JAVA} or newer, and {actual}: {advice}; or use engine 'local'")
 
 
 def _java_version(java: str) -> str:
@@ -290,10 +290,10 @@ def _java_version(java: str) -> str:
 
 
 class CpuMeter:
-    """Count user + system seconds of driver, workers and JVM: of the whole session if the engine started it.
+    """Meter of the user + system seconds of driver, workers and JVM: of the entire session if the engine started it.
 
-    A worker counts with its highest value, so that one that is used again is not counted twice. In local mode one JVM
-    does everything; on a cluster it is the driver's, and the executors' time comes from their stages.
+    A worker counts with its highest value, so that a reused worker is not counted twice. In local mode one JVM does
+    everything; on a cluster it is the driver's, and the executors' time comes from their stages.
     """
 
     def __init__(self, context: SparkContext, *, whole_session: bool, began_seconds: float) -> None:
@@ -305,19 +305,19 @@ class CpuMeter:
         self._stages: set[int] = set()
 
     def add(self, times: Iterable[ProcessTime]) -> None:
-        """Count what workers report."""
-        for each in times:
-            # What the session's processes did before is ours only if the session is.
-            before = each.ended_seconds if each.began_seconds is None else each.began_seconds
+        """Count the times that workers report."""
+        for used in times:
+            # Earlier work of the session's processes counts only if the engine started the session.
+            before = used.ended_seconds if used.began_seconds is None else used.began_seconds
             new = 0.0 if self._whole_session else before
-            began, ended = self._marks.get(each.process, (new, 0.0))
-            self._marks[each.process] = (began, max(ended, each.ended_seconds))
+            began, ended = self._marks.get(used.process, (new, 0.0))
+            self._marks[used.process] = (began, max(ended, used.ended_seconds))
 
     def add_stages(self, stages: Iterable[int]) -> None:
-        """Count the executors' time of these stages; in local mode the JVM's process time holds it already."""
-        found = set(stages)
-        if found and not is_local(self._context):
-            self._stages.update(found)
+        """Count the executors' time of these stages. In local mode the JVM's process time includes it already."""
+        new_stages = set(stages)
+        if new_stages and not is_local(self._context):
+            self._stages.update(new_stages)
 
     def seconds(self) -> float:
         """Return the sum so far."""
@@ -332,10 +332,10 @@ class CpuMeter:
 
 
 def jvm_seconds(context: SparkContext) -> float:
-    """Return user + system seconds of the JVM beside this process."""
+    """Return user + system seconds of the JVM of this process."""
     # https://docs.oracle.com/en/java/javase/17/docs/api/jdk.management/com/sun/management/OperatingSystemMXBean.html
-    # The bean's class is hidden by its module, so its public interface is asked for the method.
-    jvm: Any = context._jvm  # noqa: SLF001 - PySpark's door to the JVM
+    # The bean's class is hidden by its module, so the method is taken from its public interface.
+    jvm: Any = context._jvm  # noqa: SLF001 - PySpark's access to the JVM
     gateway: Any = context._gateway  # noqa: SLF001
     bean = jvm.java.lang.management.ManagementFactory.getOperatingSystemMXBean()
     interface = jvm.java.lang.Class.forName("com.sun.management.OperatingSystemMXBean")

@@ -1,6 +1,6 @@
-"""The data sources of ``spark.read.format``; other modules beside do their work.
+"""The data sources of ``spark.read.format``, implemented by other modules of this package.
 
-PySpark imports this module whenever it looks for data sources, so it imports nothing heavy before it is asked to read.
+PySpark imports this module whenever it looks for data sources. So it imports nothing heavy before the first read.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The option of ddbio.spark.pushdown, which is loaded where it is given.
+# The option of ddbio.spark.pushdown, which is only loaded if it is set.
 _PUSHED = "ddbio.pushed"
 
 
 class DynamoDBSource(DataSource):  # type: ignore[misc]
-    """Read or write a DynamoDB table as a DataFrame; its options are those of every scan or write, and ``tasks``."""
+    """A DynamoDB table as a DataFrame. Its options are those of every scan or write, and ``tasks``."""
 
     # Spark keeps the instance that inferred the schema, and asks the same one for its reader.
     _described: ReadDescription | None = None
@@ -40,7 +40,7 @@ class DynamoDBSource(DataSource):  # type: ignore[misc]
         return "dynamodb"
 
     def schema(self) -> StructType:
-        """Return the columns that a sample of the table shows, or those of the option ``schema``."""
+        """Return the columns of a sample of the table, or those of the option ``schema``."""
         if _PUSHED in self.options:
             from ddbio.spark import pushdown  # noqa: PLC0415 - see above
 
@@ -51,7 +51,7 @@ class DynamoDBSource(DataSource):  # type: ignore[misc]
         return self._described.spark_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of these columns; a schema given by the user reads no other attributes."""
+        """Return the reader of these columns. With a user's schema, no other attributes are read."""
         if _PUSHED in self.options:
             from ddbio.spark import pushdown  # noqa: PLC0415 - see above
 
@@ -75,7 +75,7 @@ class DynamoDBSource(DataSource):  # type: ignore[misc]
 
 
 class DdbioSource(DynamoDBSource):
-    """Read a DynamoDB table under a name that no other connector has."""
+    """A DynamoDB table, under a name that no other connector has."""
 
     @classmethod
     def name(cls) -> str:
@@ -84,21 +84,21 @@ class DdbioSource(DynamoDBSource):
 
 
 class PushdownSource(DynamoDBSource):
-    """Read a DynamoDB table without push-down where the jar that has it is not there: the same rows for more units."""
+    """A DynamoDB table, read without push-down if the jar is missing: the same rows for more units."""
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for ``spark.read.format``, which the jar's own source takes if it is there."""
+        """Return the name for ``spark.read.format``, which the jar's own source overrides."""
         return "dynamodb-pushdown"
 
     def schema(self) -> StructType:
-        """Return the columns as ``dynamodb`` does, and say what is missing."""
+        """Return the columns as ``dynamodb`` does, and warn that the jar is missing."""
         log.warning("nothing is pushed down: the jar of ddbio.spark.jar() is not among spark.jars")
         return super().schema()
 
 
 class ExportSource(DataSource):  # type: ignore[misc]
-    """Read a native export of a table as a DataFrame; its options are those of reading an export, and ``tasks``."""
+    """A native export of a table as a DataFrame. Its options are those of reading an export, and ``tasks``."""
 
     _described: ExportReadDescription | None = None
 
@@ -108,21 +108,21 @@ class ExportSource(DataSource):  # type: ignore[misc]
         return "dynamodb-export"
 
     def schema(self) -> StructType:
-        """Return the columns that a sample of the export shows, or those of the option ``schema``."""
+        """Return the columns of a sample of the export, or those of the option ``schema``."""
         from ddbio.spark import export_reading  # noqa: PLC0415 - see above
 
         self._described = export_reading.describe_export_read(self.options)
         return self._described.spark_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of these columns; a schema given by the user leaves out all others."""
+        """Return the reader of these columns. With a user's schema, all other columns are left out."""
         from ddbio.spark import export_reading  # noqa: PLC0415 - see above
 
         return export_reading.open_reader(self.options, self._described, schema)
 
 
 class LogSource(DataSource):  # type: ignore[misc]
-    """Read the log of a table's changes as a streaming DataFrame."""
+    """The log of a table's changes as a streaming DataFrame."""
 
     @classmethod
     def name(cls) -> str:
@@ -143,7 +143,7 @@ class LogSource(DataSource):  # type: ignore[misc]
 
 
 class StreamsSource(DataSource):  # type: ignore[misc]
-    """Read the changes of a table from its own stream as a streaming DataFrame, by way of a log."""
+    """The changes of a table from its DynamoDB stream as a streaming DataFrame, through a log."""
 
     _source = "streams"
 
@@ -153,7 +153,7 @@ class StreamsSource(DataSource):  # type: ignore[misc]
         return "dynamodb-streams"
 
     def schema(self) -> StructType:
-        """Return the columns of the changes: a sample of the table decides those of items."""
+        """Return the columns of the changes. Those of items come from a sample of the table."""
         from ddbio.spark import change_reading  # noqa: PLC0415 - see above
 
         return change_reading.describe_stream(self.options, self._source)
@@ -166,7 +166,7 @@ class StreamsSource(DataSource):  # type: ignore[misc]
 
 
 class KinesisSource(StreamsSource):
-    """Read the changes of a table from its Kinesis data stream as a streaming DataFrame, by way of a log."""
+    """The changes of a table from its Kinesis data stream as a streaming DataFrame, through a log."""
 
     _source = "kinesis"
 

@@ -1,4 +1,4 @@
-"""Digest a DataFrame, or read it as a side of a validation: its own tasks hash and search its rows."""
+"""Digest of a DataFrame, or a DataFrame as a side of a validation: its own tasks hash and search its rows."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 
 class _Outcome:
-    """Say what a task yields: rows of bytes and numbers, by name."""
+    """Columns of a task's results: bytes and numbers, by name."""
 
     def __init__(self, **types: pa.DataType) -> None:
         self._schema = pa.schema(list(types.items()))
         self.sql = ", ".join(f"{name} {'binary' if kind == pa.binary() else 'long'}" for name, kind in types.items())
 
     def batch(self, row: dict[str, Any]) -> pa.RecordBatch:
-        """Return one row; what it lacks is null."""
+        """Return one row. Missing values are null."""
         return pa.RecordBatch.from_pylist([row], self._schema)
 
 
@@ -51,19 +51,19 @@ _ROWS = _Outcome(rows=pa.binary())
 _SUMS = _Outcome(sums=pa.binary(), error=pa.binary())
 _WORDS = _Outcome(keys=pa.binary(), items=pa.binary(), error=pa.binary())
 _KEYS = _Outcome(slot=pa.int64(), keys=pa.binary(), error=pa.binary())
-# As ``SparkEngine.run_joined`` takes them.
+# The input format of ``SparkEngine.run_joined``.
 _PARTS = _Outcome(partition=pa.int64(), slot=pa.int64(), side=pa.int64(), data=pa.binary(), error=pa.binary())
 _REPEATS = _Outcome(count=pa.int64(), error=pa.binary())
-# Neighbouring buckets make a slot, whose keys one task looks at.
+# Adjacent buckets make a slot, whose keys one task compares.
 _SLOTS = 256
 _GATHERED_ROWS = 500_000
-# Tasks that add up what the tasks of a frame have summed, some 66 KB each.
+# Tasks that add up the sums of the frame's tasks, some 66 KB each.
 _MERGERS = 4
 
 
 @dataclass(frozen=True)
 class FrameSummary:
-    """Hold what the tasks of a DataFrame have summed."""
+    """Sums of the tasks of a DataFrame."""
 
     frame: DataFrame
     declared: pa.Schema
@@ -73,21 +73,24 @@ class FrameSummary:
     def rows(self, buckets: Sequence[int], group: int | None = None) -> Iterator[Rows]:
         """Yield two words of each row of some buckets, by reading the frame once more."""
         for row in self.read(_words_of(buckets, self._names(group)), _WORDS).toLocalIterator(prefetchPartitions=True):
-            _require_fine(row["error"])
+            _raise_error(row["error"])
             yield Rows(np.frombuffer(row["keys"], np.uint64), np.frombuffer(row["items"], np.uint64))
 
     def repeated(self, buckets: Sequence[int], group: int | None = None) -> int:
-        """Return how many rows of some buckets have the key of another: a shuffle brings equal keys together."""
+        """Return the number of rows of some buckets with the key of another row.
+
+        A shuffle brings equal keys together.
+        """
         if not buckets:
             return 0
         keys = self.read(_keys_of(buckets, self._names(group)), _KEYS)
-        found = keys.repartition("slot").mapInArrow(_count_repeated, _REPEATS.sql).collect()
-        for row in found:
-            _require_fine(row["error"])
-        return sum(row["count"] for row in found)
+        counted = keys.repartition("slot").mapInArrow(_count_repeated, _REPEATS.sql).collect()
+        for row in counted:
+            _raise_error(row["error"])
+        return sum(row["count"] for row in counted)
 
     def parts(self, wanted: JoinSpec, stack: ExitStack) -> DataFrame:
-        """Return the wanted rows as the parts that Spark's engine joins."""
+        """Return the requested rows as the parts that Spark's engine joins."""
         del stack
         return self.read(_parts_of(wanted), _PARTS)
 
@@ -95,7 +98,7 @@ class FrameSummary:
         return None if group is None else self.sums.unique_names[group]
 
     def read(self, results: _Results, outcome: _Outcome) -> DataFrame:
-        """Return what the frame's tasks make of its rows."""
+        """Return the results of the frame's tasks for its rows."""
         task = _task(self.frame.columns, self.declared, self.hashing, results, outcome)
         return _numbered(self.frame).mapInArrow(task, outcome.sql)
 
@@ -103,24 +106,24 @@ class FrameSummary:
 def summarise(
     frame: DataFrame, schema: pa.Schema | None, hashing: Hashing, checks: Checks | None = None
 ) -> FrameSummary:
-    """Have a DataFrame's tasks hash its rows and evaluate rules, all at once; the driver adds up what they have summed.
+    """Hash the rows and evaluate rules in a DataFrame's tasks, in one pass. The driver adds up their sums.
 
     Parameters
     ----------
     schema
-        DynamoDB's types by column; None takes those of the frame's own field metadata.
+        DynamoDB's types by column; None uses the frame's own field metadata.
 
     Raises
     ------
     SchemaError, DecodeError
         As ``RowHasher.hashed``.
     OptionError
-        If a rule does not suit its column's type.
+        If a rule does not fit its column's type.
     """
     summary = FrameSummary(frame, _declared(frame, schema), hashing, Sums(checks))
     summed = summary.read(_sums_of(checks), _SUMS).repartition(_MERGERS)
     for row in summed.mapInArrow(_merging(checks), _SUMS.sql).collect():
-        _require_fine(row["error"])
+        _raise_error(row["error"])
         summary.sums.add_bytes(row["sums"])
     return summary
 
@@ -128,27 +131,27 @@ def summarise(
 def frame_batches(
     frame: DataFrame, schema: pa.Schema | None, wanted: tuple[Sequence[str], Any] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a DataFrame's rows; the driver holds little more than two partitions' at a time.
+    """Yield a DataFrame's rows. The driver holds little more than two partitions at a time.
 
     Parameters
     ----------
     schema
-        DynamoDB's types by column; None takes those of the frame's own field metadata.
+        DynamoDB's types by column; None uses the frame's own field metadata.
     wanted
-        Names of the key attributes, and the hashes of those keys whose rows are yielded; default is all rows.
+        Names of the key attributes, and the hashes of the keys whose rows are yielded; default is all rows.
     """
     declared, names = _declared(frame, schema), frame.columns
 
     def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            found = batch
+            selected = batch
             if wanted is not None:
                 words = key_words(declare_types(batch.rename_columns(names), declared), wanted[0])
-                found = batch.filter(pa.array(np.isin(words, wanted[1])))
-            if found.num_rows:
+                selected = batch.filter(pa.array(np.isin(words, wanted[1])))
+            if selected.num_rows:
                 sink = pa.BufferOutputStream()
-                with pa.ipc.new_stream(sink, found.schema) as stream:
-                    stream.write_batch(found)
+                with pa.ipc.new_stream(sink, selected.schema) as stream:
+                    stream.write_batch(selected)
                 yield _ROWS.batch({"rows": sink.getvalue().to_pybytes()})
 
     for row in _numbered(frame).mapInArrow(packed, _ROWS.sql).toLocalIterator(prefetchPartitions=True):
@@ -158,12 +161,12 @@ def frame_batches(
 
 def _sums_of(checks: Checks | None) -> _Results:
     def sums(batches: Iterator[pa.RecordBatch], hasher: RowHasher) -> Iterator[dict[str, Any]]:
-        found = Sums(checks)
+        totals = Sums(checks)
         for batch in batches:
             hashed = hasher.hashed(batch)
             if hashed.batch.num_rows:
-                found.add(hashed)
-        yield {"sums": found.to_bytes()}
+                totals.add(hashed)
+        yield {"sums": totals.to_bytes()}
 
     return sums
 
@@ -203,7 +206,7 @@ def _parts_of(wanted: JoinSpec) -> _Results:
 
 
 def _keys_of(buckets: Sequence[int], names: Sequence[str] | None) -> _Results:
-    """Return what yields the keys of some buckets, each under the number of its slot."""
+    """Return a function that yields the keys of some buckets, by the number of their slot."""
     chosen = chosen_buckets(buckets)
 
     def keys(batches: Iterator[pa.RecordBatch], hasher: RowHasher) -> Iterator[dict[str, Any]]:
@@ -215,38 +218,38 @@ def _keys_of(buckets: Sequence[int], names: Sequence[str] | None) -> _Results:
             if count >= _GATHERED_ROWS or (batch is None and count):
                 held = np.sort(Rows.joined(gathered).keys)
                 slots = buckets_of(held) // (BUCKETS // _SLOTS)
-                places = np.searchsorted(slots, np.arange(_SLOTS + 1))
-                for slot in np.flatnonzero(np.diff(places)).tolist():
-                    yield {"slot": slot, "keys": held[places[slot] : places[slot + 1]].tobytes()}
+                starts = np.searchsorted(slots, np.arange(_SLOTS + 1))
+                for slot in np.flatnonzero(np.diff(starts)).tolist():
+                    yield {"slot": slot, "keys": held[starts[slot] : starts[slot + 1]].tobytes()}
                 gathered, count = [], 0
 
     return keys
 
 
 def _count_repeated(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Count the keys that come again among those of some slots."""
+    """Count the repeated keys of some slots."""
     by_slot, error = defaultdict[int, list[Any]](list), None
     for batch in batches:
         for row in batch.to_pylist():
             error = row["error"] or error
             if row["keys"] is not None:
                 by_slot[row["slot"]].append(np.frombuffer(row["keys"], np.uint64))
-    found = sum(repeated(np.concatenate(each)) for each in by_slot.values())
-    yield _REPEATS.batch({"count": found, "error": error})
+    count = sum(repeated(np.concatenate(parts)) for parts in by_slot.values())
+    yield _REPEATS.batch({"count": count, "error": error})
 
 
 def _task(names: list[str], declared: pa.Schema, hashing: Hashing, results: _Results, outcome: _Outcome) -> _Task:
-    """Return what a task does: it hashes its rows, and tells of an error in place of failing."""
+    """Return the function of a task, which hashes its rows and yields an error instead of raising it."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        given = iter(batches)
-        rows = (declare_types(batch.rename_columns(names), declared) for batch in given)
+        remaining = iter(batches)
+        rows = (declare_types(batch.rename_columns(names), declared) for batch in remaining)
         try:
             for row in results(rows, RowHasher(hashing)):
                 yield outcome.batch(row)
         except DdbioError as error:
-            # The rest is only drained, else Spark could not use the worker again.
-            for _ in given:
+            # Drain the remaining input, else Spark could not use the worker again.
+            for _ in remaining:
                 pass
             yield outcome.batch({"error": pickle.dumps(error)})
 
@@ -258,11 +261,11 @@ def _declared(frame: DataFrame, schema: pa.Schema | None) -> pa.Schema:
 
 
 def _numbered(frame: DataFrame) -> DataFrame:
-    # Spark looks up names with dots as paths, and its workers cut names at a NUL.
+    # Spark parses names with dots as paths, and its workers cut names at a NUL.
     return frame.toDF(*[f"_{number}" for number in range(len(frame.columns))])
 
 
-def _require_fine(error: bytes | None) -> None:
+def _raise_error(error: bytes | None) -> None:
     if error is not None:
         raise pickle.loads(error)  # noqa: S301 - our own worker wrote it
 
@@ -276,7 +279,7 @@ def digest_frame(frame: DataFrame, schema: pa.Schema | None) -> Digest:
     Parameters
     ----------
     schema
-        DynamoDB's types by column; None takes those of the frame's own field metadata.
+        DynamoDB's types by column; None uses the frame's own field metadata.
 
     Raises
     ------
@@ -284,24 +287,24 @@ def digest_frame(frame: DataFrame, schema: pa.Schema | None) -> Digest:
         As ``ColumnDigest.add_batch``.
     """
     declared = declared_by(frame.schema) if schema is None else schema
-    whole = Digest()
-    # Spark looks up names with dots as paths, and its workers cut names at a NUL.
+    total = Digest()
+    # Spark parses names with dots as paths, and its workers cut names at a NUL.
     numbered = frame.toDF(*[f"_{number}" for number in range(len(frame.columns))])
     for row in numbered.mapInArrow(_digesting(frame.columns, declared), _OUTCOME).collect():
         if row.error is not None:
             raise pickle.loads(row.error)  # noqa: S301 - our own worker wrote it
-        whole.merge(Digest(row["count"], int(row["digest"], 16)))
-    return whole
+        total.merge(Digest(row["count"], int(row["digest"], 16)))
+    return total
 
 
 def declared_by(spark_schema: StructType) -> pa.Schema:
-    """Return the columns whose field metadata or Spark type tells DynamoDB's type."""
+    """Return the columns whose DynamoDB type is known from their field metadata or Spark type."""
     fields: list[pa.Field[Any]] = []
     for field in spark_schema.fields:
         try:
             fields += to_arrow_schema(StructType([field]))
         except SchemaError:
-            # A type that no attribute has, as Spark's times: there is nothing to declare.
+            # A type that no attribute has, such as Spark's times: there is nothing to declare.
             continue
     return pa.schema(fields)
 
@@ -310,7 +313,7 @@ def _digesting(names: list[str], declared: pa.Schema) -> Callable[[Iterable[pa.R
     def digest(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         columns, error = ColumnDigest(), None
         for batch in batches:
-            # After an error the rest is only drained, else Spark could not use the worker again.
+            # After an error the remaining input is only drained, else Spark could not use the worker again.
             if error is None:
                 try:
                     columns.add_batch(declare_types(batch.rename_columns(names), declared))

@@ -1,6 +1,6 @@
-"""What runs in a Spark worker: one task, whose result or error goes back to the driver as a value.
+"""Code of a Spark worker: one task, whose result or error is returned to the driver as a value.
 
-It also makes what PySpark does around every task cheap, without changing anything that PySpark can observe.
+It also makes PySpark's work around every task cheap, without changing anything that PySpark can observe.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from ddbio.budget import Budget, BudgetAddress
 
-# Processor time this worker had used before it saw any of our code.
+# Processor time of this worker before it ran any of our code.
 _cpu_at_import = time.process_time()
 
-# Spark's own, on a worker's path, do not change while it runs; a user's may be replaced, and must be looked at again.
+# Spark's own archives do not change while a worker runs. A user's archives may be replaced, and must be read again.
 _OWN_ARCHIVE = re.compile(r"(pyspark|py4j-[\w.]+-src)\.zip|spark-core_[\w.-]+\.jar")
 _frozen_in: set[int] = set()
 _COUNTS = "ddbio has counted in this attempt: "
@@ -44,7 +44,7 @@ _COUNTS = "ddbio has counted in this attempt: "
 
 @dataclass(frozen=True)
 class ProcessTime:
-    """Give a process's user + system seconds at a task's begin and end; no begin for a daemon older than the job."""
+    """A process's user + system seconds at the start and end of a task. No start for a daemon older than the job."""
 
     process: tuple[str, int]
     began_seconds: float | None
@@ -52,12 +52,12 @@ class ProcessTime:
 
 
 class WorkerTracebackError(Exception):
-    """Show the traceback in the worker, as the cause of the error in the driver."""
+    """The traceback in the worker, as the cause of the error in the driver."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Carry the error that ended a task, and its traceback; no error means that the job was being stopped."""
+    """The error that ended a task, and its traceback. No error means that the job was being stopped."""
 
     error: DdbioError | None
     traceback: str
@@ -65,14 +65,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Carry a task's result or failure, the time of its processes, and counts that have not reached the driver yet.
+    """A task's result or failure, the time of its processes, and counts that have not reached the driver yet.
 
     Attributes
     ----------
     requests_began_at
-        When the first request was sent, in seconds of the epoch, unless the driver knows from having granted it.
+        Time of the first request, in seconds of the epoch, unless the driver knows it because it granted the request.
     is_deferred
-        Whether the task was not run, for this worker did not reach the driver.
+        Whether the task was not run because this worker did not reach the driver.
     """
 
     result: Any
@@ -84,7 +84,7 @@ class Outcome:
 
 
 class ListOnDriver(AccumulatorParam):  # type: ignore[misc]
-    """Collect values on the driver as each task ends, long before the job does."""
+    """Accumulator that collects values on the driver as each task ends, long before the job does."""
 
     def zero(self, value: list[Any]) -> list[Any]:
         """Return an empty list."""
@@ -99,16 +99,16 @@ class ListOnDriver(AccumulatorParam):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class TaskBudget:
-    """Say how each task gets at the budget of its job.
+    """Access of a job's tasks to its budget.
 
     Attributes
     ----------
     address
-        Where the driver serves it; None if nobody needs to know before a task has ended what it does.
+        Address of the driver's budget server; None if the driver needs no counts before a task ends.
     asks
-        Whether each request asks the driver. Otherwise there is nothing to ask, and the driver is only told.
+        Whether each request asks the driver. Otherwise requests only report to the driver.
     portion_per_second
-        What a task may spend while the driver is out of reach; None sets no bound.
+        Rate that a task may use while it cannot reach the driver; None sets no bound.
     """
 
     address: BudgetAddress | None
@@ -116,7 +116,7 @@ class TaskBudget:
     portion_per_second: float | None
 
     def open(self, attempt: TaskAttempt | None = None) -> BudgetClient | UnlimitedBudget:
-        """Return the budget of a task, or of one attempt of it, if only the latest may write."""
+        """Return the budget of a task, or of one attempt of it if only the latest may write."""
         if self.address is None or not self.asks:
             return UnlimitedBudget(self.address)
         return BudgetClient(self.address, fallback_units_per_second=self.portion_per_second, attempt=attempt)
@@ -124,10 +124,9 @@ class TaskBudget:
 
 @dataclass(frozen=True)
 class TaskRunner:
-    """Run a partition's tasks. Errors become values where possible, so that Spark neither retries nor rewords them.
+    """Runner of a partition's tasks.
 
-    Retryable errors, and unexpected exceptions, are raised for Spark to retry; at the last attempt they are
-    values like the others.
+    Errors are values where possible, so that Spark neither retries nor rewords them.
     """
 
     function: Callable[[Any, Budget], Any]
@@ -136,9 +135,9 @@ class TaskRunner:
     failures: Accumulator[list[Failure]]
     job_began_at: float
     alone_seconds: float | None = None
-    """If only the latest attempt of a task may write: how long one may go on that has lost the driver."""
+    """Seconds that an attempt may continue after losing the driver, if only the latest attempt of a task may write."""
     unfenced: frozenset[int] | None = None
-    """Partitions whose only attempt may run without the driver; if None, those that do not reach it are deferred."""
+    """Partitions whose only attempt may run without the driver. If None, tasks that do not reach it are deferred."""
 
     def __call__(self, tasks: Iterator[Any]) -> Iterator[Outcome]:
         """Yield every task's outcome. The input is drained, else Spark could not use the worker again."""
@@ -159,9 +158,9 @@ class TaskRunner:
                 if isinstance(budget, BudgetClient):
                     budget.require_latest()
         except AttemptReplacedError:
-            # As a value it would be the task's outcome.
+            # A value would be the task's outcome.
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it was must reach the driver
+        except Exception as error:  # noqa: BLE001 - any error must reach the driver
             failure = _failure(error, self.attempts, budget)
             self.failures.add([failure])
         finally:
@@ -174,22 +173,22 @@ class TaskRunner:
         return Outcome(result, failure, times, unreported, requests_began_at, is_deferred)
 
     def _may_run(self, client: BudgetClient, context: TaskContext, attempt: TaskAttempt | None) -> bool:
-        """Return whether this attempt may run now, or the task has to wait for those that the driver knows.
+        """Return whether this attempt may run now, or the task must wait for the attempts that the driver knows.
 
         Raises
         ------
         ServiceError
-            If nothing would keep another attempt of it from writing beside this one.
+            If nothing would prevent a concurrent attempt of it from writing.
         """
         if attempt is None:
             return True
         if self.unfenced is None:
             return client.has_met_driver()
         if context.partitionId() in self.unfenced:
-            # An attempt before this one may be out of the driver's reach even if this one is not.
+            # An earlier attempt may be unable to reach the driver even if this one can.
             may_run = not context.attemptNumber()
         else:
-            # No third job would run it: here it is worth another wait.
+            # There is no third job that would run it: another wait is worthwhile here.
             may_run = client.has_met_driver(tries_again=True)
         if not may_run:
             raise unfenced_retry(self.budget.address)
@@ -198,12 +197,12 @@ class TaskRunner:
 
 @dataclass(frozen=True)
 class PartsReader:
-    """Run tasks that yield parts for a shuffle, and only read. Errors are values as those of ``TaskRunner`` are.
+    """Runner of read-only tasks that yield parts for a shuffle. Errors are values as in ``TaskRunner``.
 
     Attributes
     ----------
     unreported
-        Takes the counts of each task that have not reached the driver.
+        Accumulator of the counts of each task that have not reached the driver.
     """
 
     split: Callable[[Any, Budget], Iterable[tuple[tuple[int, ...], bytes]]]
@@ -218,7 +217,7 @@ class PartsReader:
             budget = self.budget.open()
             try:
                 yield from self.split(task, budget)
-            except Exception as error:  # noqa: BLE001 - whatever it was must reach the driver
+            except Exception as error:  # noqa: BLE001 - any error must reach the driver
                 self.failures.add([_failure(error, self.attempts, budget)])
             finally:
                 self.unreported.add([budget.close()])
@@ -226,7 +225,10 @@ class PartsReader:
 
 @dataclass(frozen=True)
 class Splitter:
-    """Split tasks into parts. An error that no retry can mend is reported as a value, and the driver stops the job."""
+    """Splitter of tasks into parts.
+
+    An error that no retry can fix is reported as a value, and the driver stops the job.
+    """
 
     split: Callable[[Any], Iterable[tuple[tuple[int, ...], bytes]]]
     failures: Accumulator[list[Failure]]
@@ -244,7 +246,7 @@ class Splitter:
 
 @dataclass(frozen=True)
 class Gather:
-    """Make the one task of a partition out of what arrived there."""
+    """Builder of a partition's only task from the parts that arrived there."""
 
     make: Callable[[int, Iterable[bytes]], Any]
 
@@ -255,7 +257,7 @@ class Gather:
 
 @dataclass(frozen=True)
 class FrameParts:
-    """Take rows for parts, whose key are three of their columns; the driver stops the job if one is an error."""
+    """Parts from rows, with three columns as their key. The driver stops the job if a row is an error."""
 
     failures: Accumulator[list[Failure]]
 
@@ -269,7 +271,7 @@ class FrameParts:
 
 
 def _failure(error: Exception, attempts: int, budget: BudgetClient | UnlimitedBudget) -> Failure:
-    """Return the value for an error, or raise it with what the attempt has counted if Spark may run it again."""
+    """Return the value for an error, or raise it with the attempt's counts if Spark may run it again."""
     text = traceback.format_exc()
     if isinstance(error, BudgetClosedError):
         return Failure(None, text)
@@ -279,44 +281,44 @@ def _failure(error: Exception, attempts: int, budget: BudgetClient | UnlimitedBu
     if context is not None and context.attemptNumber() + 1 < attempts:
         unreported = budget.close()
         if unreported != RequestCounts():
-            # Of an attempt that failed, its error alone reaches the driver.
+            # Only the error of a failed attempt reaches the driver.
             error.add_note(_COUNTS + json.dumps(astuple(unreported)))
         raise error
     return Failure(error if isinstance(error, DdbioError) else _unexpected(error), text)
 
 
 def counts_in(text: str) -> RequestCounts | None:
-    """Return what an attempt had counted whose error has this text, if it says so."""
-    _, _, told = text.partition(_COUNTS)
-    return RequestCounts(*json.loads(told.partition("\n")[0])) if told else None
+    """Return the counts of a failed attempt from the text of its error, or None."""
+    _, _, counted = text.partition(_COUNTS)
+    return RequestCounts(*json.loads(counted.partition("\n")[0])) if counted else None
 
 
 def without_counts(text: str) -> str:
-    """Return the text of an error without what the attempt had counted."""
+    """Return the text of an error without the attempt's counts."""
     return "\n".join(line for line in text.splitlines() if _COUNTS not in line)
 
 
 def unfenced_retry(address: BudgetAddress | None) -> ServiceError:
-    """Return the error of an attempt of a task, where nothing keeps another one from writing beside it."""
+    """Return the error of an attempt of a task if nothing prevents another attempt from writing at the same time."""
     missing = (
         "no driver serves budgets (call ddbio.register(spark))"
         if address is None
         else f"the driver's budget at {address.host}:{address.port} is out of reach (open spark.ddbio.budget.port)"
     )
     return ServiceError(
-        f"a task that writes several rows of a key may run beside another attempt of it, {missing}, and older rows "
-        "could be written last: nothing was written by this one; mend that, or give newer_by, or unique_keys if each "
-        "key occurs once"
+        f"a task that writes several rows of a key may run at the same time as another attempt of it, {missing}, and "
+        "older rows could be written last: nothing was written by this one; fix that, or give newer_by, or unique_keys "
+        "if each key occurs once"
     )
 
 
 def _unexpected(error: Exception) -> ServiceError:
-    said = "".join(traceback.format_exception_only(error)).strip()
-    return ServiceError(f"a task failed unexpectedly: {said}", type(error).__name__)
+    description = "".join(traceback.format_exception_only(error)).strip()
+    return ServiceError(f"a task failed unexpectedly: {description}", type(error).__name__)
 
 
 def _worker_began(job_began_at: float) -> float:
-    """Return the time to count this task from; a worker's first task includes its start and the imports."""
+    """Return the start time of this task. A worker's first task includes its start and the imports."""
     global _cpu_at_import
     began, _cpu_at_import = min(_cpu_at_import, time.process_time()), float("inf")
     seen = _process_of(os.getpid())
@@ -324,7 +326,7 @@ def _worker_began(job_began_at: float) -> float:
 
 
 def _daemon_time(job_began_at: float) -> tuple[ProcessTime, ...]:
-    """Return what PySpark's daemon, which forks the workers, has used, if the system tells."""
+    """Return the time of PySpark's daemon, which forks the workers, if the system reports it."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     seen = _process_of(os.getppid()) if spec is not None and spec.name == "pyspark.daemon" else None
     if seen is None:
@@ -344,21 +346,22 @@ def _process_of(pid: int) -> _Process | None:
         fields = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
     except OSError:
         return None
-    user, system, start = (int(fields[place]) / os.sysconf("SC_CLK_TCK") for place in (11, 12, 19))
+    user, system, start = (int(fields[index]) / os.sysconf("SC_CLK_TCK") for index in (11, 12, 19))
     return _Process(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + start, user + system)
 
 
 def tidy_worker() -> None:
-    """Make the end of a task, and the begin of the next, cheap in this process."""
+    """Make the end of a task, and the start of the next, cheap in this process."""
     _forget_archives()
     _keep_modules()
 
 
 def _forget_archives() -> None:
-    """Forget the importers of Spark's own archives; Python makes them again when needed, from what it knows of them.
+    """Drop the importers of Spark's own archives. Python makes them again when needed, from cached data.
 
-    PySpark invalidates all importers before each task. Until Python 3.13, each of them then reads its whole archive:
-    a tenth of a second.
+    PySpark invalidates all importers before each task. Until Python 3.13, each of them then reads its complete archive,
+    which
+    takes 0.1 s.
     """
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimporter) and _OWN_ARCHIVE.fullmatch(re.split(r"[\\/]", importer.archive)[-1]):
@@ -366,9 +369,9 @@ def _forget_archives() -> None:
 
 
 def _keep_modules() -> None:
-    """Free the garbage, once a process, and let later collections leave alone what is loaded by then.
+    """Free the garbage, once per process, and exclude the loaded objects from later collections.
 
-    PySpark collects all garbage after each task: without this it looks at every object of every module each time.
+    PySpark collects all garbage after each task. Without this it visits every object of every module each time.
     """
     if os.getpid() not in _frozen_in:
         _frozen_in.add(os.getpid())

@@ -1,6 +1,6 @@
-"""Write DataFrames and streams into a live table: Spark's planner plans, its tasks write Arrow batches.
+"""Writes of DataFrames and streams into a live table: Spark's planner plans, its tasks write Arrow batches.
 
-A task or micro-batch that Spark repeats writes its rows again, which the modes make the same as once.
+A task or micro-batch that Spark repeats writes its rows again, with the same result in all modes.
 """
 
 from __future__ import annotations
@@ -57,27 +57,27 @@ if TYPE_CHECKING:
     from ddbio.spark.lease_server import LeaseTerms
 
 PLAN_SECONDS = 600.0
-"""How long a stream goes on with a plan; then the table is described anew, whose capacity may have changed."""
+"""How long a stream uses a plan. Then the table is described again, because its capacity may have changed."""
 
-# Options of a query that Spark passes to its sink as well.
+# Options of a query that Spark also passes to its sink.
 _QUERY_OPTIONS = frozenset({"checkpointlocation"})
 
 
 @options_dataclass(frozen=True, kw_only=True)
 class FrameWriteOptions(WriteOptions):
-    """Say how a DataFrame is written."""
+    """Options of a write of a DataFrame."""
 
     tasks: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Tasks that write at the same time at most; a rate is divided by it if no driver serves a budget."""
+    """Maximum number of tasks that write at the same time. A rate is divided by it if no driver serves a budget."""
     unique_keys: bool = False
     """Each key occurs once in the DataFrame, so that its rows may be written in any order."""
     allow_unfenced: bool = False
-    """Write several rows of a key though no driver keeps a stage that Spark runs again from writing older ones last."""
+    """Write several rows of a key even if no driver can prevent a rerun stage from writing older rows last."""
 
 
 @dataclass
 class Written(WriterCommitMessage):  # type: ignore[misc]
-    """Count what one task wrote, and what it took."""
+    """Counts of one task's writes, and their consumption."""
 
     counts: WriteCounts
     units: float = 0.0
@@ -86,12 +86,12 @@ class Written(WriterCommitMessage):  # type: ignore[misc]
 
 
 class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """Write every partition's rows; a task that Spark repeats writes its rows again, with the same result.
+    """Writer of every partition's rows. A task that Spark repeats writes its rows again, with the same result.
 
     Raises
     ------
     OptionError
-        If an option is wrong, or a rate is asked for that nothing could hold over all tasks.
+        If an option is wrong, or nothing could enforce a requested rate over all tasks.
     """
 
     def __init__(self, values: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
@@ -127,23 +127,23 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
         return plan.order_matters and not self._options.unique_keys
 
     def _planned(self) -> tuple[WritePlan, LeaseTerms | None]:
-        """Return the plan of the write, and what the driver grants it."""
+        """Return the plan of the write, and the driver's terms."""
         plan = plan_of(self._options)
         fenced = self._orders(plan)
         return plan, request_lease_terms(self._application, plan.wcu_per_second, plan.ramp, fenced=fenced)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Keep the report in the driver: what a task has written is in the table."""
+        """Keep the report in the driver. The rows of finished tasks are already in the table."""
         self.keep_report(messages)
 
     def keep_report(self, messages: list[WriterCommitMessage | None]) -> WriteReport:
-        """Return the report of what the tasks have written, which the driver keeps too."""
+        """Return the report of the tasks' writes, which the driver also keeps."""
         counts, units, throttles, cpu_seconds = WriteCounts(), 0.0, Counter[str](), 0.0
-        for each in messages:
-            if isinstance(each, Written):
-                counts.merge(each.counts)
-                units, cpu_seconds = units + each.units, cpu_seconds + each.cpu_seconds
-                throttles.update(each.throttles)
+        for message in messages:
+            if isinstance(message, Written):
+                counts.merge(message.counts)
+                units, cpu_seconds = units + message.units, cpu_seconds + message.cpu_seconds
+                throttles.update(message.throttles)
         if counts.unprocessed:
             throttles["unprocessed"] = counts.unprocessed
         report = WriteReport(
@@ -180,7 +180,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
                 fence.require_latest()
                 return written
             if TaskContext.get().attemptNumber() or (self._fence is not None and not self._options.allow_unfenced):
-                # Where others reach the driver, a later attempt may write beside this one.
+                # Other attempts may reach the driver: a later one may write at the same time as this one.
                 address = None if self._fence is None else self._fence.address
                 rows = stack.enter_context(rows_of_unique_keys(rows, self._plan, address))
             elif not self._options.allow_unfenced:
@@ -194,7 +194,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
         return Written(counts, counted.units, dict(counted.throttles), time.process_time() - began)
 
     def _enter_fence(self, stack: ExitStack) -> BudgetClient | None:
-        """Return what lets only the latest attempt of this task write, or None if no driver can be reached."""
+        """Return the client that lets only the latest attempt of this task write, or None if no driver is reachable."""
         if self._fence is None:
             return None
         context = TaskContext.get()
@@ -205,16 +205,17 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
         return client if client.has_met_driver() else None
 
     def _tagged(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        # Spark passes types but drops the fields' metadata, which has DynamoDB's own types.
+        # Spark passes types but drops the fields' metadata, which has DynamoDB's types.
         fields = [pa.field(field.name, field.type, metadata=self._metadata[field.name]) for field in batch.schema]
         return self._rows.convert(pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields)))
 
 
 class StreamTableWriter(TableWriter, DataSourceStreamWriter):  # type: ignore[misc]
-    """Write the partitions of every micro-batch; a batch that Spark repeats is written again, with the same result.
+    """Writer of the partitions of every micro-batch. A batch that Spark repeats is written again, with the same result.
 
-    Spark 4.0 hands Arrow batches only to the writers of batches, so this is one of those as well. Spark makes one for
-    every micro-batch; the first one plans, and the driver keeps its plan and budget for those of the next minutes.
+    Spark 4.0 passes Arrow batches only to batch writers, so this class is one too. Spark makes one for every
+    micro-batch. The
+    first one plans, and the driver keeps its plan and budget for those of the next minutes.
     """
 
     def _planned(self) -> tuple[WritePlan, LeaseTerms | None]:
@@ -222,37 +223,37 @@ class StreamTableWriter(TableWriter, DataSourceStreamWriter):  # type: ignore[mi
         kept = kept_text(self._application, key)
         if kept is not None:
             # Only this user can enter the folder of the driver's socket.
-            planned_at, found = pickle.loads(base64.b64decode(kept))  # noqa: S301 - see above
+            planned_at, terms = pickle.loads(base64.b64decode(kept))  # noqa: S301 - see above
             if time.time() - planned_at < PLAN_SECONDS:
-                planned: tuple[WritePlan, LeaseTerms | None] = found
+                planned: tuple[WritePlan, LeaseTerms | None] = terms
                 return planned
         made = super()._planned()
         keep_text(self._application, key, base64.b64encode(pickle.dumps((time.time(), made))).decode())
         return made
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803 - PySpark's own
-        """Keep the report of the micro-batch in the driver: what a task has written is in the table."""
+        """Keep the report of the micro-batch in the driver. The rows of finished tasks are already in the table."""
         del batchId
         self.keep_report(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803 - PySpark's own
-        """Do nothing: the batch comes again."""
+        """Do nothing: Spark repeats the batch."""
 
 
 class KeyHashes:
-    """Hold hashes of keys, sorted in runs of which each is longer than all after it."""
+    """Hashes of keys, sorted in runs. Each run is longer than all later ones."""
 
     def __init__(self) -> None:
         self._runs: list[NDArray[np.uint64]] = []
 
     def add(self, hashes: NDArray[np.uint64]) -> bool:
-        """Return whether all of some hashes are new and differ; hold them then."""
+        """Return whether all of some hashes are new and distinct. If so, add them."""
         run = np.unique(hashes)
         if len(run) < len(hashes):
             return False
-        for each in self._runs:
-            places = np.minimum(np.searchsorted(each, run), len(each) - 1)
-            if (each[places] == run).any():
+        for known_run in self._runs:
+            indexes = np.minimum(np.searchsorted(known_run, run), len(known_run) - 1)
+            if (known_run[indexes] == run).any():
                 return False
         while self._runs and len(self._runs[-1]) <= len(run):
             run = np.sort(np.concatenate([self._runs.pop(), run]))
@@ -262,15 +263,16 @@ class KeyHashes:
 
 
 def rows_of_new_keys(rows: Iterable[pa.RecordBatch], plan: WritePlan) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a task that no driver knows of, until a key comes again.
+    """Yield the rows of a task that no driver knows, until a key is repeated.
 
-    If Spark runs the stage of such a task again, which the task is not told, it ends in the same way before an older
-    row of that key could be the last one.
+    If Spark runs the stage of such a task again, of which the task is not notified, the task ends in the same way
+    before an
+    older row of that key could be the last one.
 
     Raises
     ------
     OptionError
-        If a key comes again.
+        If a key is repeated.
     """
     seen = KeyHashes()
     for batch in rows:
@@ -288,7 +290,7 @@ def rows_of_new_keys(rows: Iterable[pa.RecordBatch], plan: WritePlan) -> Iterato
 def rows_of_unique_keys(
     rows: Iterable[pa.RecordBatch], plan: WritePlan, address: BudgetAddress | None
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """Return the rows of a task of which another attempt may write at the same time, after a look at all of them.
+    """Return the rows of a task whose other attempt may write at the same time, after reading all of them.
 
     Raises
     ------
@@ -300,8 +302,8 @@ def rows_of_unique_keys(
         for batch in rows:
             hashes.append(legal_key_hashes(batch, plan)[1])
             sizes.append(file.write(_to_ipc(batch)))
-        found = np.concatenate(hashes)
-        if len(np.unique(found)) < len(found):
+        all_hashes = np.concatenate(hashes)
+        if len(np.unique(all_hashes)) < len(all_hashes):
             raise unfenced_retry(address)
         file.seek(0)
         yield (pa.ipc.open_stream(file.read(size)).read_next_batch() for size in sizes)

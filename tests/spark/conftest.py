@@ -44,7 +44,7 @@ def _no_dead_jvm() -> None:
     """End a JVM whose session does not run: it has died, or whoever started it has stopped its session."""
     if SparkContext._gateway is None or _runs():
         return
-    ended = session.how_the_jvm_ended()
+    ended = session.jvm_exit_reason()
     if ended is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("always")  # to be told, not to fail this test

@@ -512,4 +512,4 @@ def test_workers_out_of_reach_run_each_task_once(tmp_path: Path, *, is_deaf: boo
     found = json.loads(done.stdout)
     assert found["results"] == [[number, [number]] for number in range(8)]
     assert found["items"] == 8
-    assert "may run beside another attempt" in found["said"]
+    assert "may run at the same time as another attempt" in found["said"]

@@ -128,16 +128,16 @@ def test_how_a_jvm_ended_is_told_with_its_last_error():
     code = (
         "from pyspark import SparkContext\n"
         "from ddbio.spark.engine import running_parallelism\n"
-        "from ddbio.spark.session import how_the_jvm_ended, start_session\n"
+        "from ddbio.spark.session import jvm_exit_reason, start_session\n"
         "start_session('local[1]', {})\n"
         "assert running_parallelism() == 1\n"
-        "assert how_the_jvm_ended(0) is None\n"
+        "assert jvm_exit_reason(0) is None\n"
         "jvm = SparkContext._jvm\n"
         "jvm.org.apache.logging.log4j.LogManager.getLogger('Executor').error('nobody answers')\n"
         "try:\n"
         "    jvm.java.lang.Runtime.getRuntime().halt(56)\n"
         "except Exception:\n"
-        "    print(how_the_jvm_ended())\n"
+        "    print(jvm_exit_reason())\n"
         "assert running_parallelism() is None\n"
     )
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
