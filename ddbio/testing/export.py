@@ -1,7 +1,7 @@
 """Small native exports for tests, in the format of the service.
 
 They contain the details that surprise readers: data files in random order, some of them empty, sets in random order,
-numbers in canonical form, and keys in the manifest that are relative to the root of the bucket.
+canonical numbers, and keys in the manifest that are relative to the root of the bucket.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def put_manifest(folder: Path, name: str, data: bytes) -> None:
 
 
 def _stored(item: Item, rng: random.Random) -> Item:
-    """Return an item as the service returns it: numbers in canonical form, sets in random order."""
+    """Return an item as the service returns it: with canonical numbers, and sets in random order."""
     return {name: _stored_value(value, rng) for name, value in item.items()}
 
 

@@ -1,4 +1,4 @@
-"""Typed and bounded members of a request, and attribute values in canonical form.
+"""Typed and bounded members of a request, and canonical attribute values.
 
 Input that DynamoDB would refuse raises DynamoDB's own error.
 """
@@ -58,7 +58,7 @@ def stored_item(item: Any, too_large: str = "Item size has exceeded the maximum 
 
 
 def canonical_value(value: Any, depth: int = 1) -> AttributeValue:
-    """Return one attribute value in canonical form. Raise if the value has not exactly one known type."""
+    """Return one canonical attribute value. Raise if the value has not exactly one known type."""
     if type(value) is not dict:
         raise malformed()
     if len(value) != 1:
@@ -284,13 +284,13 @@ class Request:
         return checked_name(self.text(name) or "", name)
 
     def key(self, name: str = "Key") -> Item:
-        """Return a key with its values in canonical form."""
+        """Return a key with canonical values."""
         self.required(name)
         return canonical_map(self.mapping(name) or {})
 
 
 def canonical_map(values: Any) -> Item:
-    """Return a map of attribute values in canonical form."""
+    """Return a map of canonical attribute values."""
     if type(values) is not dict:
         raise malformed()
     return {name: canonical_value(value) for name, value in values.items()}

@@ -204,7 +204,7 @@ def _open(options: ValidateOptions, source: Any, target: Any, from_file: str | N
     key_types = {name: tag for side in reversed(sides) for name, tag in side.keys.items()}
     names = options.key or next((tuple(side.keys) for side in sides if side.keys), ())
     if not names and second is not None:
-        raise OptionError("nothing says by which key rows are told apart: give key, the names of the key attributes")
+        raise OptionError("the key that identifies rows is unknown: give key, the names of the key attributes")
     schema = None if options.schema is None else arrow_schema_of(options.schema)
     if schema is None:
         schema = next((side.schema for side in sides if side.schema is not None), None)

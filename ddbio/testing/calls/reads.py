@@ -64,7 +64,7 @@ def picked(stored: Stored, tree: Tree | None) -> bytes:
 
 
 def checked_key(table: Table, key: Item) -> Key:
-    """Return the position of a key in canonical form. Raise if it is not a key of the table."""
+    """Return the position of a canonical key. Raise if it is not a key of the table."""
     table.keys.check_key(key)
     return table.keys.key_of(key)
 

@@ -277,7 +277,7 @@ class Guard(NamedTuple):
 
 
 def predicate_of(text: str, placeholders: Placeholders) -> Predicate:
-    """Return a ConditionExpression as a function of an item in canonical form."""
+    """Return a ConditionExpression as a predicate on canonical items."""
     return PredicateParser("ConditionExpression", text, placeholders).parsed()
 
 
