@@ -1,4 +1,4 @@
-"""Start the backends of the contract suite and mark the statements that each is known not to keep."""
+"""Start of the contract suite's backends, and marks of their known gaps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ START_SECONDS = 250
 
 
 def pytest_collection_modifyitems(items):
-    """Expect the known gaps of a backend to fail; where they are certain, one that is kept after all is a failure."""
+    """Expect the known gaps of a backend to fail. If they are certain, a passing gap is a failure."""
     for item in items:
         for reason, names in getattr(item.cls, "gaps", {}).items():
             unknown = [name for name in names if not hasattr(item.cls, name.partition("[")[0])]
@@ -39,21 +39,21 @@ def pytest_collection_modifyitems(items):
 @contextlib.contextmanager
 def serve_fake(_):
     """Serve the fake in this process."""
-    # Buckets that begin empty would throttle the first writes to a new table, which is not what is stated here.
+    # Buckets that start empty would throttle the first writes to a new table, which is not tested here.
     with FakeDynamoDB(burst_at_creation=1.0) as fake:
         yield fake.endpoint_url
 
 
 @contextlib.contextmanager
 def serve_moto(_):
-    """Serve moto in a process of its own."""
+    """Serve moto in a separate process."""
     with MotoServer() as server:
         yield server.endpoint_url
 
 
 @contextlib.contextmanager
 def serve_ministack(environment):
-    """Serve ministack from the environment of its own that its pins need."""
+    """Serve ministack from a separate environment with its pinned dependencies."""
     if not MINISTACK.exists():
         pytest.skip("ministack is not installed: ./task ministack")
     with socket.socket() as reserved:
@@ -61,7 +61,7 @@ def serve_ministack(environment):
         reserved.bind(("127.0.0.1", 0))
         port = reserved.getsockname()[1]
         if sys.platform != "linux":
-            # Linux gives no other process the port as long as this socket is open, and lets the server listen there.
+            # While this socket is open, Linux gives the port to no other process, and lets the server listen on it.
             reserved.close()
         quiet = {"BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port), "SFTP_ENABLED": "0", "IOT_MTLS_ENABLED": "0"}
         with subprocess.Popen([MINISTACK], env={**environment, **quiet, "LOG_LEVEL": "ERROR"}) as process:
@@ -87,7 +87,7 @@ def await_health(url):
 
 @contextlib.contextmanager
 def serve_endpoint(environment):
-    """Name the endpoint that the environment gives, by AWS's variables or localstack-client's."""
+    """Return the endpoint of the environment, from AWS's variables or localstack-client's."""
     url = environment.get("AWS_ENDPOINT_URL_DYNAMODB") or environment.get("AWS_ENDPOINT_URL")
     if url is None and "LOCALSTACK_HOST" in environment:
         url = localstack_client.config.get_service_endpoint("dynamodb")
@@ -100,7 +100,7 @@ SERVE = {"fake": serve_fake, "moto": serve_moto, "ministack": serve_ministack, "
 
 
 class Dynamo:
-    """Hold a plain boto3 client and the few loops that every statement needs."""
+    """A plain boto3 client with the loops that every test needs."""
 
     def __init__(self, client):
         self.client = client
@@ -122,10 +122,10 @@ class Dynamo:
     def pages(self, operation, **members):
         """Return every page of a Scan or Query."""
         read = getattr(self.client, operation)
-        found = [read(**members)]
-        while "LastEvaluatedKey" in found[-1]:
-            found.append(read(**members, ExclusiveStartKey=found[-1]["LastEvaluatedKey"]))
-        return found
+        replies = [read(**members)]
+        while "LastEvaluatedKey" in replies[-1]:
+            replies.append(read(**members, ExclusiveStartKey=replies[-1]["LastEvaluatedKey"]))
+        return replies
 
     def items(self, operation, **members):
         """Return the items of every page of a Scan or Query."""
@@ -141,14 +141,14 @@ class Dynamo:
 
 @pytest.fixture(scope="session")
 def url_of(original_environment):
-    """Return a function of a backend's name to its address; each backend is started once."""
+    """Return a function from a backend's name to its address. Each backend is started once."""
     with contextlib.ExitStack() as started:
         yield functools.cache(lambda name: started.enter_context(SERVE[name](original_environment)))
 
 
 @pytest.fixture(scope="class")
 def client(request, url_of, original_environment):
-    """Return a plain boto3 client of the backend that the class names."""
+    """Return a plain boto3 client of the class's backend."""
     own = original_environment if request.cls.backend == "endpoint" else {}
     connected = boto3.client(
         "dynamodb",
@@ -172,7 +172,7 @@ def dynamo(client):
 
 @pytest.fixture(scope="class")
 def make_table(client):
-    """Return a maker of tables of unique names, which are deleted in the end."""
+    """Return a factory of tables with unique names, which are deleted at the end."""
     made = []
 
     def make(*key, **members):

@@ -1,10 +1,10 @@
-"""State what requests consume and how indexes behave; backends name what they are known not to keep."""
+"""Contract of consumed capacity and of indexes. Backends name their known gaps."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.contract.backends import held
+from tests.contract.backends import build_classes
 
 ONE = {"pk": {"S": "one"}}
 
@@ -15,10 +15,13 @@ def sized(pk, size_bytes):
 
 
 class DynamoContract:
-    """State what requests consume and how indexes behave."""
+    """Contract of consumed capacity and of indexes."""
 
     def test_a_read_unit_is_4096_bytes(self, client, dynamo, make_table):
-        """4,096 bytes cost one unit, one byte more two; half of it when eventual; an absent item costs one."""
+        """4,096 bytes cost one unit, one byte more costs two; half if eventually consistent.
+
+        A missing item costs one.
+        """
         table = make_table("pk:S")
         dynamo.put_all(table, [sized("a", 4096), sized("b", 4097)])
         for pk, units in (("a", 1.0), ("b", 2.0), ("absent", 1.0)):
@@ -33,7 +36,7 @@ class DynamoContract:
                 assert reply["ConsumedCapacity"] == {"TableName": table, "CapacityUnits": units * ratio}
 
     def test_a_write_unit_is_1024_bytes(self, client, make_table):
-        """A write costs the larger of the old and the new item; deleting what is absent costs one."""
+        """A write costs the larger of the old and the new item. A delete of a missing item costs one."""
         table = make_table("pk:S")
         writes = [
             ("put_item", {"Item": sized("a", 1024)}, 1.0),
@@ -48,7 +51,7 @@ class DynamoContract:
             assert reply["ConsumedCapacity"]["Table"] == {"CapacityUnits": units}
 
     def test_a_batch_rounds_each_item(self, client, make_table):
-        """Batches share no unit; consumption is a list with one entry a table."""
+        """Each item of a batch is rounded separately. Consumption is a list with one entry per table."""
         table = make_table("pk:S", "sk:N")
         items = [{"pk": {"S": "same"}, "sk": {"N": str(number)}} for number in range(10)]
         written = client.batch_write_item(
@@ -61,7 +64,7 @@ class DynamoContract:
         assert read["ConsumedCapacity"] == [{"TableName": table, "CapacityUnits": 10.0}]
 
     def test_a_scan_pays_for_each_partition(self, client, dynamo, make_table):
-        """A tiny Scan of a new on-demand table costs two units, four when consistent; a Query a half and one."""
+        """A tiny Scan of a new on-demand table costs two units, four if consistent; a Query 0.5 and one."""
         table = make_table("pk:S")
         dynamo.put_all(table, [ONE])
         query = {"KeyConditionExpression": "pk = :p", "ExpressionAttributeValues": {":p": {"S": "one"}}}
@@ -73,7 +76,7 @@ class DynamoContract:
                 assert reply["ConsumedCapacity"]["CapacityUnits"] == units * ratio
 
     def test_a_page_is_rounded_once_per_partition(self, client, dynamo, make_table):
-        """A page of one partition costs its bytes in units of 4,096, not each item by itself."""
+        """A page of one partition costs its bytes in units of 4,096, and items are not rounded separately."""
         table = make_table("pk:S", "sk:N")
         text = {"S": "x" * (1042 - len("pkonesktext") - 2)}
         dynamo.put_all(table, [{**ONE, "sk": {"N": str(sk)}, "text": text} for sk in range(1, 10)])
@@ -82,16 +85,16 @@ class DynamoContract:
         assert reply["ConsumedCapacity"]["CapacityUnits"] == 1.5
 
     def test_index_holds_only_items_with_its_key(self, client, dynamo, indexed):
-        """Items without an index key are in the table and not in the index."""
+        """Items without an index key are in the table but not in the index."""
         assert len(dynamo.items("scan", TableName=indexed)) == 8
         for index in ("everything", "keys", "some"):
-            found = dynamo.items("scan", TableName=indexed, IndexName=index, Limit=3)
-            assert sorted(item["pk"]["S"] for item in found) == [f"i{number}" for number in range(6)]
+            items = dynamo.items("scan", TableName=indexed, IndexName=index, Limit=3)
+            assert sorted(item["pk"]["S"] for item in items) == [f"i{number}" for number in range(6)]
         counted = client.scan(TableName=indexed, IndexName="keys", Select="COUNT")
         assert counted["Count"] == 6
 
     def test_index_projects_what_it_was_made_for(self, dynamo, indexed):
-        """ALL, KEYS_ONLY and INCLUDE hold what they say, always with both keys."""
+        """ALL, KEYS_ONLY and INCLUDE project their attributes, always with both keys."""
         names = {
             index: set().union(*dynamo.items("scan", TableName=indexed, IndexName=index))
             for index in ("everything", "keys", "some")
@@ -104,8 +107,8 @@ class DynamoContract:
 
     @pytest.mark.parametrize("forward", [True, False])
     def test_index_is_queried_in_its_order(self, dynamo, indexed, forward):
-        """A Query of an index pages through its sort order."""
-        found = dynamo.items(
+        """A Query of an index returns pages in its sort order."""
+        items = dynamo.items(
             "query",
             TableName=indexed,
             IndexName="everything",
@@ -115,11 +118,11 @@ class DynamoContract:
             ScanIndexForward=forward,
             Limit=1,
         )
-        ranks = [int(item["rank"]["N"]) for item in found]
+        ranks = [int(item["rank"]["N"]) for item in items]
         assert ranks == ([-4, -3, -2, -1] if forward else [-1, -2, -3, -4])
 
     def test_index_pages_by_both_keys(self, client, indexed):
-        """The LastEvaluatedKey of an index holds the table's and the index's key."""
+        """The LastEvaluatedKey of an index has the table's and the index's key."""
         page = client.scan(TableName=indexed, IndexName="keys", Limit=1)
         assert set(page["LastEvaluatedKey"]) == {"pk", "group", "rank"}
 
@@ -133,15 +136,15 @@ class DynamoContract:
         ],
         ids=str,
     )
-    def test_global_index_refuses_what_it_cannot_do(self, dynamo, indexed, members):
-        """Consistent reads, unprojected attributes and half a start key are refused."""
+    def test_global_index_refuses_unsupported_reads(self, dynamo, indexed, members):
+        """Consistent reads, unprojected attributes and an incomplete start key are refused."""
         assert dynamo.refusal("scan", TableName=indexed, IndexName="some", **members) == "ValidationException"
 
     @pytest.mark.parametrize(
         "value", [{"N": "1"}, {"S": ""}, {"NULL": True}, {"S": "x" * 2049}], ids=lambda v: str(v)[:12]
     )
     def test_bad_index_key_refuses_the_write(self, dynamo, indexed, value):
-        """An index key of wrong type, empty or too long refuses the item, and its whole batch."""
+        """An index key that is of the wrong type, empty or too long refuses the item, and its entire batch."""
         bad = {"pk": {"S": "bad"}, "group": value}
         assert dynamo.refusal("put_item", TableName=indexed, Item=bad) == "ValidationException"
         batch = [{"PutRequest": {"Item": item}} for item in ({"pk": {"S": "good"}}, bad)]
@@ -149,15 +152,15 @@ class DynamoContract:
         assert len(dynamo.items("scan", TableName=indexed)) == 8
 
     def test_indexes_cost_what_they_change(self, client, make_table):
-        """A write pays for each index whose entry it makes, moves or changes, and for no other."""
+        """A write pays for each index whose entry it creates, moves or changes, and for no other."""
         table = make_table("pk:S", more=["g:S"], GlobalSecondaryIndexes=[_index("byg", "KEYS_ONLY", "g")])
 
         def units(**attributes):
             item = {**ONE, **attributes}
             reply = client.put_item(TableName=table, Item=item, ReturnConsumedCapacity="INDEXES")["ConsumedCapacity"]
-            found = reply.get("GlobalSecondaryIndexes", {}).get("byg", {"CapacityUnits": 0.0})["CapacityUnits"]
-            assert reply["CapacityUnits"] == reply["Table"]["CapacityUnits"] + found
-            return found
+            consumed = reply.get("GlobalSecondaryIndexes", {}).get("byg", {"CapacityUnits": 0.0})["CapacityUnits"]
+            assert reply["CapacityUnits"] == reply["Table"]["CapacityUnits"] + consumed
+            return consumed
 
         assert units() == 0.0
         assert units(g={"S": "a"}) == 1.0
@@ -166,7 +169,7 @@ class DynamoContract:
         assert units() == 1.0
 
     def test_local_index_fetches_from_its_table(self, dynamo, make_table):
-        """A local index orders a partition anew, returns what it projects, and the rest when asked."""
+        """A local index re-sorts a partition, and returns its projection, and other attributes on request."""
         table = make_table(
             "pk:S",
             "sk:N",
@@ -218,7 +221,7 @@ def indexed(dynamo, make_table):
     return table
 
 
-TestFake, TestMoto, TestMinistack, TestEndpoint = held(
+TestFake, TestMoto, TestMinistack, TestEndpoint = build_classes(
     DynamoContract,
     moto={
         "consumption is constant": (
@@ -230,8 +233,8 @@ TestFake, TestMoto, TestMinistack, TestEndpoint = held(
             "test_indexes_cost_what_they_change",
         ),
         "reads of an index are not checked": (
-            "test_global_index_refuses_what_it_cannot_do[{'ProjectionExpression': 'more'}]",
-            "test_global_index_refuses_what_it_cannot_do[{'ExclusiveStartKey': {'pk': {'S': 'i1'}}}]",
+            "test_global_index_refuses_unsupported_reads[{'ProjectionExpression': 'more'}]",
+            "test_global_index_refuses_unsupported_reads[{'ExclusiveStartKey': {'pk': {'S': 'i1'}}}]",
         ),
         "index keys are not checked on write": ("test_bad_index_key_refuses_the_write",),
         "a local index does not fetch from its table": ("test_local_index_fetches_from_its_table",),
@@ -244,8 +247,8 @@ TestFake, TestMoto, TestMinistack, TestEndpoint = held(
             "test_a_page_is_rounded_once_per_partition",
         ),
         "reads of an index are not checked": (
-            "test_global_index_refuses_what_it_cannot_do[{'Select': 'ALL_ATTRIBUTES'}]",
-            "test_global_index_refuses_what_it_cannot_do[{'ProjectionExpression': 'more'}]",
+            "test_global_index_refuses_unsupported_reads[{'Select': 'ALL_ATTRIBUTES'}]",
+            "test_global_index_refuses_unsupported_reads[{'ProjectionExpression': 'more'}]",
         ),
         "the length of index keys is not checked": ("test_bad_index_key_refuses_the_write[{'S': 'xxxxx]",),
         "a local index does not fetch from its table": ("test_local_index_fetches_from_its_table",),

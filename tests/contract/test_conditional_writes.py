@@ -1,11 +1,11 @@
-"""State how conditional writes and updates behave; backends name what they are known not to keep."""
+"""Contract of conditional writes and updates. Backends name their known gaps."""
 
 from __future__ import annotations
 
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.contract.backends import held
+from tests.contract.backends import build_classes
 
 KEY = {"pk": {"S": "one"}}
 NEWER = {
@@ -16,17 +16,17 @@ ABSENT = {"ConditionExpression": "attribute_not_exists(#pk)", "ExpressionAttribu
 
 
 def at(number, **attributes):
-    """Return the item of a moment."""
+    """Return the item of a version."""
     return {**KEY, "at": {"N": str(number)}, **attributes}
 
 
 def newer(number):
-    """Return the condition that only an absent or older item meets."""
+    """Return the condition that only a missing or older item satisfies."""
     return {**NEWER, "ExpressionAttributeValues": {":a": {"N": str(number)}}}
 
 
 class DynamoContract:
-    """State how conditional writes and updates behave."""
+    """Contract of conditional writes and updates."""
 
     @staticmethod
     def _failure(client, operation, **members):
@@ -45,14 +45,14 @@ class DynamoContract:
         return client.get_item(TableName=table, Key=KEY, ConsistentRead=True).get("Item")
 
     def test_create_writes_only_what_is_absent(self, client, make_table):
-        """The first put wins, a second one fails and changes nothing."""
+        """The first put succeeds, a second one fails and changes nothing."""
         table = make_table("pk:S")
         client.put_item(TableName=table, Item=at(1), **ABSENT)
         self._failure(client, "put_item", TableName=table, Item=at(2), **ABSENT)
         assert self._item(client, table) == at(1)
 
     def test_only_a_newer_item_replaces(self, client, make_table):
-        """An older and an equally old put fail, a newer one wins; numbers are compared by value."""
+        """An older and an equally old put fail, a newer one succeeds. Numbers are compared by value."""
         table = make_table("pk:S")
         client.put_item(TableName=table, Item=at(9), **newer(9))
         for number in (8, 9):
@@ -61,14 +61,14 @@ class DynamoContract:
         assert self._item(client, table) == at(10)
 
     def test_an_item_without_the_attribute_is_not_older(self, client, make_table):
-        """A comparison with an attribute that is absent, or of another type, does not hold."""
+        """A comparison with an attribute that is missing, or of another type, is false."""
         table = make_table("pk:S")
         for item in (KEY, {**KEY, "at": {"S": "1"}}):
             client.put_item(TableName=table, Item=item)
             self._failure(client, "put_item", TableName=table, Item=at(5), **newer(5))
 
     def test_delete_spares_a_newer_item(self, client, make_table):
-        """A conditional delete removes an older item, passes over an absent one and fails on a newer one."""
+        """A conditional delete removes an older item, succeeds for a missing one and fails for a newer one."""
         table = make_table("pk:S")
         client.delete_item(TableName=table, Key=KEY, **newer(5))
         client.put_item(TableName=table, Item=at(5))
@@ -78,11 +78,11 @@ class DynamoContract:
 
     @pytest.mark.parametrize("operation", ["put_item", "delete_item", "update_item"])
     def test_a_failure_shows_the_item_when_asked(self, client, make_table, operation):
-        """The item that failed the condition is in the error if the caller asks for it, and only then."""
+        """The error has the item that failed the condition only on request."""
         table = make_table("pk:S")
         client.put_item(TableName=table, Item=at(5))
-        given = {"Item": at(1)} if operation == "put_item" else {"Key": KEY}
-        members = {"TableName": table, **given, **ABSENT}
+        request = {"Item": at(1)} if operation == "put_item" else {"Key": KEY}
+        members = {"TableName": table, **request, **ABSENT}
         assert "Item" not in self._failure(client, operation, **members)
         shown = self._failure(client, operation, ReturnValuesOnConditionCheckFailure="ALL_OLD", **members)
         assert shown["Item"] == at(5)
@@ -103,8 +103,8 @@ class DynamoContract:
             ("s < :five", False),
         ],
     )
-    def test_conditions_hold_as_they_read(self, client, make_table, condition, expected):
-        """Existence, comparisons, AND before OR, NOT and parentheses decide a put."""
+    def test_conditions_control_puts(self, client, make_table, condition, expected):
+        """Existence, comparisons, AND before OR, NOT and parentheses control a put."""
         table = make_table("pk:S")
         item = {**KEY, "n": {"N": "5"}, "s": {"S": "4"}}
         client.put_item(TableName=table, Item=item)
@@ -138,7 +138,7 @@ class DynamoContract:
         assert dynamo.refusal("put_item", TableName=spread, Item=KEY, **members) == "ValidationException"
 
     def test_update_touches_only_what_it_names(self, client, make_table):
-        """SET makes and replaces, REMOVE takes away, everything else stays."""
+        """SET creates and replaces, REMOVE deletes, and everything else stays."""
         table = make_table("pk:S")
         client.put_item(TableName=table, Item=at(1, keep={"S": "k"}, drop={"S": "d"}))
         client.update_item(
@@ -161,7 +161,7 @@ class DynamoContract:
         ],
     )
     def test_update_returns_what_is_asked(self, client, make_table, returned, attributes):
-        """The whole item or what was touched, as it was or as it is now."""
+        """The complete item or its changed attributes are returned, before or after the update."""
         table = make_table("pk:S")
         client.put_item(TableName=table, Item=at(1, drop={"S": "d"}))
         reply = client.update_item(
@@ -175,7 +175,7 @@ class DynamoContract:
         assert reply.get("Attributes") == attributes
 
     def test_update_makes_an_item_unless_it_only_removes(self, client, make_table):
-        """SET and no expression at all make an absent item, REMOVE alone does not."""
+        """SET, or no expression at all, creates a missing item. REMOVE alone does not."""
         table = make_table("pk:S")
         client.update_item(TableName=table, Key=KEY, UpdateExpression="REMOVE a")
         assert self._item(client, table) is None
@@ -183,7 +183,7 @@ class DynamoContract:
         assert self._item(client, table) == KEY
 
     def test_update_obeys_its_condition(self, client, make_table):
-        """An update of an absent item fails where the item must exist, and makes nothing."""
+        """An update of a missing item fails if the item must exist, and creates nothing."""
         table = make_table("pk:S")
         members = {
             "UpdateExpression": "SET a = :a",
@@ -201,14 +201,14 @@ class DynamoContract:
         ["", "SET pk = :a", "REMOVE pk", "SET a = :a, a = :a", "SET a = :a REMOVE a", "SET a = :a SET b = :a", "SET a"],
     )
     def test_malformed_updates_are_refused(self, dynamo, spread, expression):
-        """Keys cannot be updated, an attribute is named once and a section too."""
+        """Keys cannot be updated, and an attribute or a section can only occur once."""
         members = {"UpdateExpression": expression}
         if ":a" in expression:
             members["ExpressionAttributeValues"] = {":a": {"S": "a"}}
         assert dynamo.refusal("update_item", TableName=spread, Key=KEY, **members) == "ValidationException"
 
-    def test_an_update_costs_the_whole_item(self, client, make_table):
-        """An update is billed by the larger of the item before and after it, not by what it changes."""
+    def test_an_update_costs_the_complete_item(self, client, make_table):
+        """An update is billed by the larger of the item before and after it, not by its changes."""
         table = make_table("pk:S")
         for expression, values, units in (
             ("SET x = :x", {":x": {"S": "x" * 1500}}, 2.0),
@@ -216,14 +216,17 @@ class DynamoContract:
             ("REMOVE x", None, 2.0),
             ("REMOVE y", None, 1.0),
         ):
-            given = {} if values is None else {"ExpressionAttributeValues": values}
+            request = {} if values is None else {"ExpressionAttributeValues": values}
             reply = client.update_item(
-                TableName=table, Key=KEY, UpdateExpression=expression, ReturnConsumedCapacity="TOTAL", **given
+                TableName=table, Key=KEY, UpdateExpression=expression, ReturnConsumedCapacity="TOTAL", **request
             )
             assert reply["ConsumedCapacity"]["CapacityUnits"] == units
 
     def test_an_update_moves_entries_of_indexes(self, client, make_table):
-        """An update of an index key costs the index a delete and a put, of another attribute nothing."""
+        """An update of an index key costs the index a delete and a put.
+
+        An update of another attribute costs nothing.
+        """
         index = {
             "IndexName": "byg",
             "KeySchema": [{"AttributeName": "g", "KeyType": "HASH"}],
@@ -232,9 +235,9 @@ class DynamoContract:
         table = make_table("pk:S", more=["g:S"], GlobalSecondaryIndexes=[index])
 
         def units(expression, value=None):
-            given = {} if value is None else {"ExpressionAttributeValues": {":v": {"S": value}}}
+            request = {} if value is None else {"ExpressionAttributeValues": {":v": {"S": value}}}
             reply = client.update_item(
-                TableName=table, Key=KEY, UpdateExpression=expression, ReturnConsumedCapacity="INDEXES", **given
+                TableName=table, Key=KEY, UpdateExpression=expression, ReturnConsumedCapacity="INDEXES", **request
             )["ConsumedCapacity"]
             paid = reply.get("GlobalSecondaryIndexes", {}).get("byg", {"CapacityUnits": 0.0})["CapacityUnits"]
             assert reply["CapacityUnits"] == reply["Table"]["CapacityUnits"] + paid
@@ -245,21 +248,21 @@ class DynamoContract:
         assert units("SET g = :v", "a") == 0.0
         assert units("SET g = :v", "b") == 2.0
         assert units("REMOVE g") == 1.0
-        found = client.scan(TableName=table, IndexName="byg", Select="COUNT")
-        assert found["Count"] == 0
+        entries = client.scan(TableName=table, IndexName="byg", Select="COUNT")
+        assert entries["Count"] == 0
 
 
-TestFake, TestMoto, TestMinistack, TestEndpoint = held(
+TestFake, TestMoto, TestMinistack, TestEndpoint = build_classes(
     DynamoContract,
     moto={
         "values of different types are compared by Python": (
             "test_an_item_without_the_attribute_is_not_older",
-            "test_conditions_hold_as_they_read[s < :five-False]",
+            "test_conditions_control_puts[s < :five-False]",
         ),
         "malformed conditions are accepted, or are faults of the server": ("test_malformed_conditions_are_refused",),
         "REMOVE makes an item": ("test_update_makes_an_item_unless_it_only_removes",),
         "consumption is constant": (
-            "test_an_update_costs_the_whole_item",
+            "test_an_update_costs_the_complete_item",
             "test_an_update_moves_entries_of_indexes",
         ),
     },

@@ -1,4 +1,4 @@
-"""State how a Kinesis data stream is read, and that changes come to it; backends name what they do not keep."""
+"""Contract of reads of a Kinesis data stream, and of a table's changes in it. Backends name their known gaps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import uuid
 import boto3
 import pytest
 
-from tests.contract.backends import held
+from tests.contract.backends import build_classes
 
 HALF = 2**127
 
@@ -30,7 +30,7 @@ def kinesis(client):
 
 
 class KinesisContract:
-    """State how the shards of a data stream are made, read and reshaped."""
+    """Contract of the creation, reads, splits and merges of a data stream's shards."""
 
     @pytest.fixture
     def stream(self, kinesis):
@@ -42,16 +42,16 @@ class KinesisContract:
         yield name
         kinesis.delete_stream(StreamName=name)
 
-    def _read(self, kinesis, name, shard_id, **place):
-        place = place or {"ShardIteratorType": "TRIM_HORIZON"}
-        iterator = kinesis.get_shard_iterator(StreamName=name, ShardId=shard_id, **place)["ShardIterator"]
+    def _read(self, kinesis, name, shard_id, **position):
+        position = position or {"ShardIteratorType": "TRIM_HORIZON"}
+        iterator = kinesis.get_shard_iterator(StreamName=name, ShardId=shard_id, **position)["ShardIterator"]
         return kinesis.get_records(ShardIterator=iterator)
 
     def _shards(self, kinesis, name):
         return kinesis.list_shards(StreamName=name)["Shards"]
 
     def test_records_go_to_shards_by_the_hash_of_their_key(self, kinesis, stream):
-        """The shards share all hash keys, and a record is in the one that has its key's."""
+        """The shards divide all hash keys, and a record is in the shard of its hash key."""
         one, two = self._shards(kinesis, stream)
         assert (one["HashKeyRange"]["StartingHashKey"], two["HashKeyRange"]["EndingHashKey"]) == ("0", str(2**128 - 1))
         assert int(one["HashKeyRange"]["EndingHashKey"]) + 1 == int(two["HashKeyRange"]["StartingHashKey"]) == HALF
@@ -59,82 +59,85 @@ class KinesisContract:
         records += [{"Data": b"high", "PartitionKey": "a", "ExplicitHashKey": str(HALF)}]
         put = kinesis.put_records(StreamName=stream, Records=records)
         assert put["FailedRecordCount"] == 0
-        assert [each["ShardId"] for each in put["Records"]] == [one["ShardId"], two["ShardId"]]
-        (found,) = self._read(kinesis, stream, two["ShardId"])["Records"]
-        assert (found["Data"], found["PartitionKey"]) == (b"high", "a")
-        assert found["SequenceNumber"] == put["Records"][1]["SequenceNumber"]
+        assert [record["ShardId"] for record in put["Records"]] == [one["ShardId"], two["ShardId"]]
+        (record,) = self._read(kinesis, stream, two["ShardId"])["Records"]
+        assert (record["Data"], record["PartitionKey"]) == (b"high", "a")
+        assert record["SequenceNumber"] == put["Records"][1]["SequenceNumber"]
 
-    def test_a_shard_is_read_from_a_place_on(self, kinesis, stream):
-        """Numbers rise; an iterator begins at one, behind one, or at the oldest record, and the next one goes on."""
+    def test_a_shard_is_read_from_a_position(self, kinesis, stream):
+        """Numbers ascend.
+
+        An iterator starts at or after a number, or at the oldest record, and the next one continues there.
+        """
         put = [
             kinesis.put_record(StreamName=stream, Data=str(n), PartitionKey="a", ExplicitHashKey="1") for n in range(3)
         ]
-        numbers = [each["SequenceNumber"] for each in put]
+        numbers = [record["SequenceNumber"] for record in put]
         assert sorted(numbers, key=int) == numbers
         shard_id = put[0]["ShardId"]
         for kind, expected in (("AT_SEQUENCE_NUMBER", [b"1", b"2"]), ("AFTER_SEQUENCE_NUMBER", [b"2"])):
-            place = {"ShardIteratorType": kind, "StartingSequenceNumber": numbers[1]}
-            found = self._read(kinesis, stream, shard_id, **place)["Records"]
-            assert [each["Data"] for each in found] == expected
+            position = {"ShardIteratorType": kind, "StartingSequenceNumber": numbers[1]}
+            second_reply = self._read(kinesis, stream, shard_id, **position)["Records"]
+            assert [record["Data"] for record in second_reply] == expected
         reply = self._read(kinesis, stream, shard_id)
         assert len(reply["Records"]) == 3
         assert reply["MillisBehindLatest"] == 0
         assert kinesis.get_records(ShardIterator=reply["NextShardIterator"])["Records"] == []
 
     def test_a_shard_is_split(self, kinesis, stream):
-        """The parent gets an end, its children name it, and its records stay."""
+        """The parent gets an ending number, its children name it, and its records stay."""
         parent, _ = self._shards(kinesis, stream)
         kinesis.put_record(StreamName=stream, Data=b"x", PartitionKey="a", ExplicitHashKey="1")
         middle = str(int(parent["HashKeyRange"]["EndingHashKey"]) // 2)
         kinesis.split_shard(StreamName=stream, ShardToSplit=parent["ShardId"], NewStartingHashKey=middle)
-        shards = {each["ShardId"]: each for each in self._shards(kinesis, stream)}
+        shards = {shard["ShardId"]: shard for shard in self._shards(kinesis, stream)}
         assert "EndingSequenceNumber" in shards[parent["ShardId"]]["SequenceNumberRange"]
-        children = [each for each in shards.values() if each.get("ParentShardId") == parent["ShardId"]]
+        children = [shard for shard in shards.values() if shard.get("ParentShardId") == parent["ShardId"]]
         assert len(children) == 2
-        assert [each["Data"] for each in self._read(kinesis, stream, parent["ShardId"])["Records"]] == [b"x"]
+        assert [shard["Data"] for shard in self._read(kinesis, stream, parent["ShardId"])["Records"]] == [b"x"]
 
     def test_neighbours_are_merged(self, kinesis, stream):
         """The child names both of its parents."""
         one, two = self._shards(kinesis, stream)
         kinesis.merge_shards(StreamName=stream, ShardToMerge=one["ShardId"], AdjacentShardToMerge=two["ShardId"])
-        child = next(each for each in self._shards(kinesis, stream) if "ParentShardId" in each)
+        child = next(shard for shard in self._shards(kinesis, stream) if "ParentShardId" in shard)
         assert (child["ParentShardId"], child["AdjacentParentShardId"]) == (one["ShardId"], two["ShardId"])
 
     def test_a_closed_shard_ends(self, kinesis, stream):
-        """Its last reply has no next iterator, and names its children."""
+        """The last reply of a closed shard has no next iterator, and names its children."""
         one, two = self._shards(kinesis, stream)
         kinesis.merge_shards(StreamName=stream, ShardToMerge=one["ShardId"], AdjacentShardToMerge=two["ShardId"])
         reply = self._read(kinesis, stream, one["ShardId"])
         assert reply.get("NextShardIterator") is None
-        assert [each["ParentShards"] for each in reply["ChildShards"]] == [[one["ShardId"], two["ShardId"]]]
+        assert [child["ParentShards"] for child in reply["ChildShards"]] == [[one["ShardId"], two["ShardId"]]]
 
     def test_pages_of_shards_follow_one_another(self, kinesis, stream):
-        """A page has so many shards, and a token for the next one."""
+        """A page has the requested number of shards, and a token for the next one."""
         page = kinesis.list_shards(StreamName=stream, MaxResults=1)
-        rest = kinesis.list_shards(NextToken=page["NextToken"])
-        assert [*page["Shards"], *rest["Shards"]] == self._shards(kinesis, stream)
+        second_page = kinesis.list_shards(NextToken=page["NextToken"])
+        assert [*page["Shards"], *second_page["Shards"]] == self._shards(kinesis, stream)
 
-    def test_changes_of_a_table_come(self, client, kinesis, stream, make_table):
-        """Each record has the change as JSON, with both images; the table says where its changes go."""
+    def test_changes_of_a_table_are_received(self, client, kinesis, stream, make_table):
+        """Each record has the change as JSON, with both images. The table describes the destination of its changes."""
         table = make_table("pk:S")
         arn = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]["StreamARN"]
         client.enable_kinesis_streaming_destination(TableName=table, StreamArn=arn)
-        (told,) = client.describe_kinesis_streaming_destination(TableName=table)["KinesisDataStreamDestinations"]
-        assert (told["StreamArn"], told["DestinationStatus"]) == (arn, "ACTIVE")
+        (destination,) = client.describe_kinesis_streaming_destination(TableName=table)["KinesisDataStreamDestinations"]
+        assert (destination["StreamArn"], destination["DestinationStatus"]) == (arn, "ACTIVE")
         client.put_item(TableName=table, Item={"pk": {"S": "a"}, "n": {"N": "1"}})
         client.put_item(TableName=table, Item={"pk": {"S": "a"}, "n": {"N": "2"}})
         client.delete_item(TableName=table, Key={"pk": {"S": "a"}})
         shards = self._shards(kinesis, stream)
-        replies = [self._read(kinesis, stream, each["ShardId"])["Records"] for each in shards]
-        found = [json.loads(each["Data"]) for reply in replies for each in reply]
-        assert [each["eventName"] for each in found] == ["INSERT", "MODIFY", "REMOVE"]
-        assert {each["tableName"] for each in found} == {table}
-        change = found[1]["dynamodb"]
+        replies = [self._read(kinesis, stream, record["ShardId"])["Records"] for record in shards]
+        changes = [json.loads(record["Data"]) for reply in replies for record in reply]
+        assert [record["eventName"] for record in changes] == ["INSERT", "MODIFY", "REMOVE"]
+        assert {record["tableName"] for record in changes} == {table}
+        change = changes[1]["dynamodb"]
         assert (change["OldImage"]["n"], change["NewImage"]["n"]) == ({"N": "1"}, {"N": "2"})
-        assert "NewImage" not in found[2]["dynamodb"]
+        assert "NewImage" not in changes[2]["dynamodb"]
 
     def test_records_are_sent_to_a_consumer(self, kinesis, stream):
-        """A consumer is registered once, and a subscription has the records behind a place, then those that come."""
+        """A consumer is registered once, and a subscription gets the records after a position, then new ones."""
         arn = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]["StreamARN"]
         put = [
             kinesis.put_record(StreamName=stream, Data=str(n), PartitionKey="a", ExplicitHashKey="1") for n in range(3)
@@ -150,16 +153,16 @@ class KinesisContract:
         subscribed = kinesis.subscribe_to_shard(
             ConsumerARN=consumer, ShardId=put[0]["ShardId"], StartingPosition=begin
         )["EventStream"]
-        found, last = [], {}
+        received, last = [], {}
         for event in subscribed:
             last = event["SubscribeToShardEvent"]
-            found += [each["Data"] for each in last["Records"]]
-            if len(found) == 2:
+            received += [record["Data"] for record in last["Records"]]
+            if len(received) == 2:
                 kinesis.put_record(StreamName=stream, Data=b"3", PartitionKey="a", ExplicitHashKey="1")
-            if len(found) >= 3:
+            if len(received) >= 3:
                 break
         subscribed.close()
-        assert found[:3] == [b"1", b"2", b"3"]
+        assert received[:3] == [b"1", b"2", b"3"]
         assert int(last["ContinuationSequenceNumber"]) >= int(put[-1]["SequenceNumber"])
         assert last["MillisBehindLatest"] == 0
         kinesis.deregister_stream_consumer(ConsumerARN=consumer)
@@ -167,13 +170,13 @@ class KinesisContract:
             kinesis.subscribe_to_shard(ConsumerARN=consumer, ShardId=put[0]["ShardId"], StartingPosition=begin)
 
 
-TestFake, TestMoto = held(
+TestFake, TestMoto = build_classes(
     KinesisContract,
     ("fake", "moto"),
     moto={
         "moto names no children at the end of a shard": ("test_a_closed_shard_ends",),
         "moto's token of a page of shards is refused": ("test_pages_of_shards_follow_one_another",),
-        "moto has no Kinesis destinations of tables": ("test_changes_of_a_table_come",),
+        "moto has no Kinesis destinations of tables": ("test_changes_of_a_table_are_received",),
         "moto sends no records to consumers": ("test_records_are_sent_to_a_consumer",),
     },
 )

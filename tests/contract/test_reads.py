@@ -1,4 +1,4 @@
-"""State what every DynamoDB does; each backend inherits the statements and names those it is known not to keep."""
+"""Contract of reads. Each backend inherits the tests and names its known gaps."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import zlib
 import pytest
 
 from ddbio.items.capacity import item_size_bytes
-from tests.contract.backends import held
+from tests.contract.backends import build_classes
 
 MEBIBYTE = 1 << 20
 P0 = {"pk": {"S": "p0"}}
 
 
 class DynamoContract:
-    """State what every DynamoDB does."""
+    """Contract of reads."""
 
     def test_scan_by_limit_is_complete(self, dynamo, spread):
-        """Pages of a limited Scan hold at most the limit, and all items once."""
+        """Pages of a limited Scan have at most the limit, and all items once."""
         scanned = dynamo.pages("scan", TableName=spread, Limit=7)
         assert all(page["Count"] == page["ScannedCount"] == len(page["Items"]) <= 7 for page in scanned)
         keys = [item["pk"]["S"] for page in scanned for item in page["Items"]]
@@ -27,7 +27,7 @@ class DynamoContract:
 
     @pytest.mark.parametrize("total", [1, 2, 17])
     def test_segments_are_disjoint_and_complete(self, dynamo, spread, total):
-        """Segments share no item and miss none."""
+        """Segments have no common item and miss none."""
         segments = [
             {item["pk"]["S"] for item in dynamo.items("scan", TableName=spread, Segment=part, TotalSegments=total)}
             for part in range(total)
@@ -48,7 +48,7 @@ class DynamoContract:
         assert dynamo.refusal("scan", TableName=spread, **members) == "ValidationException"
 
     def test_page_stops_after_reaching_a_mebibyte(self, dynamo, make_table):
-        """A page is the fewest items that reach 1 MiB of item size; only the last is smaller."""
+        """A page is the fewest items that reach 1 MiB of item size. Only the last page is smaller."""
         table = make_table("pk:S")
         dynamo.put_all(table, [{"pk": {"S": f"{number}"}, "text": {"S": "x" * 30_000}} for number in range(80)])
         scanned = [[item_size_bytes(item) for item in page["Items"]] for page in dynamo.pages("scan", TableName=table)]
@@ -57,7 +57,7 @@ class DynamoContract:
         assert all(sum(sizes) >= MEBIBYTE > sum(sizes[:-1]) for sizes in full)
 
     def test_projection_does_not_make_pages_larger(self, dynamo, make_table):
-        """A page is measured by what is read, not by what is returned."""
+        """A page is measured by the read bytes, not by the returned ones."""
         table = make_table("pk:S", "sk:N")
         dynamo.put_all(table, [dynamo.row("one", sk, text={"S": "x" * 40_000}) for sk in range(40)])
         members = {"KeyConditionExpression": "pk = :p", "ExpressionAttributeValues": {":p": {"S": "one"}}}
@@ -66,14 +66,14 @@ class DynamoContract:
         assert [item["sk"]["N"] for page in queried for item in page["Items"]] == [str(sk) for sk in range(40)]
 
     def test_page_may_be_empty_and_not_the_last(self, client, numbered):
-        """A filter may empty a page, whose LastEvaluatedKey says that it is not the end."""
+        """A filter can make a page empty, whose LastEvaluatedKey shows that it is not the last."""
         members = {"FilterExpression": "sk > :n", "ExpressionAttributeValues": {":n": {"N": "100"}}}
         first = client.scan(TableName=numbered, Limit=5, **members)
         assert (first["Count"], first["ScannedCount"], first["Items"]) == (0, 5, [])
         assert "LastEvaluatedKey" in first
 
     @pytest.mark.parametrize(
-        ("text", "met"),
+        ("text", "is_selected"),
         [
             ("sk > :three AND sk < :seven", "456"),
             ("sk BETWEEN :three AND :seven", "34567"),
@@ -90,8 +90,8 @@ class DynamoContract:
             ("(sk = :three OR sk = :seven) AND NOT attribute_exists(tags)", "7"),
         ],
     )
-    def test_filters(self, dynamo, client, make_table, text, met):
-        """A filter chooses among the items that are read, by paths, operators and functions."""
+    def test_filters(self, dynamo, client, make_table, text, is_selected):
+        """A filter selects among the read items, by paths, operators and functions."""
         table = make_table("pk:S", "sk:N")
         rows = [dynamo.row("one", sk, t={"S": f"te{sk}"}) for sk in range(10)]
         for sk in range(0, 10, 3):
@@ -118,19 +118,19 @@ class DynamoContract:
             ),
         }
         page = client.scan(TableName=table, FilterExpression=text, **members)
-        assert sorted(item["sk"]["N"] for item in page["Items"]) == list(met)
-        assert (page["Count"], page["ScannedCount"]) == (len(met), 10)
+        assert sorted(item["sk"]["N"] for item in page["Items"]) == list(is_selected)
+        assert (page["Count"], page["ScannedCount"]) == (len(is_selected), 10)
 
     def test_the_filter_of_a_query_names_no_key(self, dynamo, numbered):
-        """A Query tests its keys in its key condition only."""
+        """A Query can test its keys only in its key condition."""
         members = {"KeyConditionExpression": "pk = :p", "FilterExpression": "sk > :p"}
         values = {":p": {"S": "one"}}
         refusal = dynamo.refusal("query", TableName=numbered, **members, ExpressionAttributeValues=values)
         assert refusal == "ValidationException"
 
     @pytest.mark.parametrize("total", [1, 3])
-    def test_items_of_a_partition_lie_together_in_order(self, dynamo, numbered, total):
-        """A Scan yields a partition's items together, numbers by value."""
+    def test_items_of_a_partition_are_adjacent_and_sorted(self, dynamo, numbered, total):
+        """A Scan yields a partition's items together, with numbers sorted by value."""
         scanned = [
             item
             for part in range(total)
@@ -153,10 +153,10 @@ class DynamoContract:
     )
     @pytest.mark.parametrize("forward", [True, False])
     def test_key_conditions(self, dynamo, numbered, condition, expected, forward):
-        """Every comparison selects the sort keys it says, in either direction and by pages."""
+        """Every comparison selects the right sort keys, in either direction and by pages."""
         values = {":p": {"S": "p1"}, ":a": {"N": "3.0"}, ":b": {"N": "1e1"}}
         used = {name: value for name, value in values.items() if name == ":p" or name in condition}
-        found = dynamo.items(
+        items = dynamo.items(
             "query",
             TableName=numbered,
             KeyConditionExpression=f"pk = :p AND {condition}",
@@ -164,21 +164,21 @@ class DynamoContract:
             ScanIndexForward=forward,
             Limit=4,
         )
-        assert [int(item["sk"]["N"]) for item in found] == (expected if forward else expected[::-1])
+        assert [int(item["sk"]["N"]) for item in items] == (expected if forward else expected[::-1])
 
     def test_begins_with_on_text_and_bytes(self, dynamo, make_table):
-        """A prefix selects whole strings or bytes that begin with it, the highest byte included."""
+        """A prefix selects entire strings or bytes that start with it, including the highest byte."""
         for tag, prefix, others in (("S", "ab", ["a", "b"]), ("B", b"\xff", [b"\xfe\xff"])):
             table = make_table("pk:S", f"sk:{tag}")
             inside = [prefix, prefix + prefix]
             dynamo.put_all(table, [{"pk": {"S": "p"}, "sk": {tag: sk}} for sk in [*others, *inside]])
-            found = dynamo.items(
+            items = dynamo.items(
                 "query",
                 TableName=table,
                 KeyConditionExpression="pk = :p AND begins_with(sk, :x)",
                 ExpressionAttributeValues={":p": {"S": "p"}, ":x": {tag: prefix}},
             )
-            assert [item["sk"][tag] for item in found] == inside
+            assert [item["sk"][tag] for item in items] == inside
 
     @pytest.mark.parametrize(
         "condition",
@@ -198,35 +198,35 @@ class DynamoContract:
         ],
     )
     def test_conditions_on_anything_but_keys_are_refused(self, dynamo, numbered, condition):
-        """A key condition is one comparison a key attribute, equality on the partition key."""
+        """A key condition is one comparison per key attribute, with equality on the partition key."""
         values = {name: value for name, value in {":p": {"S": "p"}, ":n": {"N": "1"}}.items() if name in condition}
         members = {"KeyConditionExpression": condition, "ExpressionAttributeValues": values or {":p": {"S": "p"}}}
         assert dynamo.refusal("query", TableName=numbered, **members) == "ValidationException"
 
     def test_query_ends_with_its_last_item(self, dynamo, numbered):
-        """A limited Query has as many pages as items and no empty one after them."""
+        """A limited Query has as many pages as items, and no empty page after them."""
         members = {"KeyConditionExpression": "pk = :p", "ExpressionAttributeValues": {":p": {"S": "p0"}}}
         assert [page["Count"] for page in dynamo.pages("query", TableName=numbered, Limit=1, **members)] == [1] * 12
 
     def test_start_key_may_be_invented(self, dynamo, client, numbered):
         """A start key need not exist."""
         members = {"KeyConditionExpression": "pk = :p", "ExpressionAttributeValues": {":p": {"S": "p0"}}}
-        found = client.query(TableName=numbered, ExclusiveStartKey=dynamo.row("p0", "6.5"), **members)["Items"]
-        assert [item["sk"]["N"] for item in found] == ["7", "8", "9", "10", "11", "12"]
+        items = client.query(TableName=numbered, ExclusiveStartKey=dynamo.row("p0", "6.5"), **members)["Items"]
+        assert [item["sk"]["N"] for item in items] == ["7", "8", "9", "10", "11", "12"]
 
     @pytest.mark.parametrize("key", [P0, P0 | {"sk": {"N": "1"}, "text": {"S": "x"}}, P0 | {"sk": {"S": "1"}}])
     def test_start_key_is_exactly_a_key(self, dynamo, numbered, key):
-        """A start key with a part missing, extra or of wrong type is refused."""
+        """A start key with a missing or extra part, or of the wrong type, is refused."""
         assert dynamo.refusal("scan", TableName=numbered, ExclusiveStartKey=key) == "ValidationException"
 
-    def test_start_key_lies_in_the_queried_partition(self, dynamo, numbered):
+    def test_start_key_must_be_in_the_queried_partition(self, dynamo, numbered):
         """A Query refuses a start key of another partition."""
         members = {"KeyConditionExpression": "pk = :p", "ExpressionAttributeValues": {":p": {"S": "p0"}}}
         key = dynamo.row("p1", 1)
         assert dynamo.refusal("query", TableName=numbered, ExclusiveStartKey=key, **members) == "ValidationException"
 
     def test_projection_reaches_into_items(self, dynamo, client, make_table):
-        """Paths pick members and elements; what is absent leaves nothing, not even the key."""
+        """Paths select members and elements. Missing ones are left out, including their names."""
         table = make_table("pk:S")
         dynamo.put_all(
             table,
@@ -242,12 +242,12 @@ class DynamoContract:
         members = {"ProjectionExpression": "#m.a, l[2], l[0], l[9], absent", "ExpressionAttributeNames": {"#m": "m"}}
         full = {"m": {"M": {"a": {"N": "1"}}}, "l": {"L": [{"S": "0"}, {"S": "2"}]}}
         assert client.get_item(TableName=table, Key={"pk": {"S": "full"}}, **members)["Item"] == full
-        found = dynamo.items("scan", TableName=table, **members)
-        assert sorted(found, key=len) == [{}, full]
+        items = dynamo.items("scan", TableName=table, **members)
+        assert sorted(items, key=len) == [{}, full]
 
     @pytest.mark.parametrize("paths", ["a, a", "a, a.b", "a.b, a[0]", "a,", "a..b", "a[x]", "", "#unknown"])
     def test_projection_paths_must_be_apart(self, dynamo, spread, paths):
-        """Overlapping, conflicting and broken paths are refused by their text alone."""
+        """Overlapping, conflicting and malformed paths are refused by their text alone."""
         assert dynamo.refusal("scan", TableName=spread, ProjectionExpression=paths) == "ValidationException"
 
     def test_unused_names_are_refused(self, dynamo, spread):
@@ -256,7 +256,7 @@ class DynamoContract:
         assert dynamo.refusal("scan", TableName=spread, **members) == "ValidationException"
 
     def test_select_count_has_no_items(self, client, spread):
-        """Counting returns no Items member."""
+        """A count has no Items member."""
         page = client.scan(TableName=spread, Select="COUNT")
         assert page["Count"] == 200
         assert "Items" not in page
@@ -275,11 +275,11 @@ class DynamoContract:
         ids=str,
     )
     def test_contradictory_scans_are_refused(self, dynamo, spread, members):
-        """Select must suit the rest, and a limit is at least one."""
+        """Select must match the other parameters, and a limit is at least one."""
         assert dynamo.refusal("scan", TableName=spread, **members) == "ValidationException"
 
     def test_errors_have_their_codes(self, dynamo, client, spread):
-        """Absent tables, absent indexes, bad names and repeated creation have each their own code."""
+        """Missing tables, missing indexes, bad names and repeated creation each have their own code."""
         assert dynamo.refusal("scan", TableName="ddbio-contract-absent") == "ResourceNotFoundException"
         assert dynamo.refusal("describe_table", TableName="ddbio-contract-absent") == "ResourceNotFoundException"
         assert dynamo.refusal("scan", TableName=spread, IndexName="absent") == "ValidationException"
@@ -289,7 +289,7 @@ class DynamoContract:
         assert dynamo.refusal("create_table", **again, BillingMode="PAY_PER_REQUEST") == "ResourceInUseException"
 
     def test_table_describes_itself(self, dynamo, client, make_table):
-        """A description has the exact count and size of what was written."""
+        """A description has the exact count and size of the written items."""
         table = make_table("pk:S")
         written = [{"pk": {"S": f"{number}"}, "n": {"N": "12"}, "text": {"S": "é" * number}} for number in range(30)]
         dynamo.put_all(table, written)
@@ -299,13 +299,13 @@ class DynamoContract:
         assert described["TableSizeBytes"] == sum(map(item_size_bytes, written))
 
     def test_tables_are_listed(self, client, spread):
-        """Listing by pages finds a table."""
+        """Listing by pages returns a table."""
         paginator = client.get_paginator("list_tables")
         names = [name for page in paginator.paginate(PaginationConfig={"PageSize": 1}) for name in page["TableNames"]]
         assert spread in names
 
     def test_replies_carry_their_checksum(self, dynamo, client, spread):
-        """The x-amz-crc32 of a reply is that of its bytes, errors included."""
+        """The x-amz-crc32 of a reply matches its bytes, including errors."""
         seen = []
 
         def check(response_dict, **_):
@@ -324,7 +324,7 @@ def _partition(item):
     return item["pk"]["S"]
 
 
-TestFake, TestMoto, TestMinistack, TestEndpoint = held(
+TestFake, TestMoto, TestMinistack, TestEndpoint = build_classes(
     DynamoContract,
     moto={
         "the filter of a Query may name keys": ("test_the_filter_of_a_query_names_no_key",),
@@ -333,7 +333,7 @@ TestFake, TestMoto, TestMinistack, TestEndpoint = held(
             "test_segment_and_total_must_fit",
             "test_start_key_belongs_to_its_segment",
             "test_start_key_is_exactly_a_key",
-            "test_start_key_lies_in_the_queried_partition",
+            "test_start_key_must_be_in_the_queried_partition",
         ),
         "a page stops before the item that reaches 1 MiB": ("test_page_stops_after_reaching_a_mebibyte",),
         "a constant stands only on the right side": (
@@ -376,7 +376,7 @@ TestFake, TestMoto, TestMinistack, TestEndpoint = held(
             "test_start_key_is_exactly_a_key[key2]",
         ),
         "a page stops before the item that reaches 1 MiB": ("test_page_stops_after_reaching_a_mebibyte",),
-        "a Scan orders numbers as text": ("test_items_of_a_partition_lie_together_in_order",),
+        "a Scan orders numbers as text": ("test_items_of_a_partition_are_adjacent_and_sorted",),
         "key conditions are parsed loosely": (
             "test_conditions_on_anything_but_keys_are_refused[pk = :p OR sk = :n]",
             "test_conditions_on_anything_but_keys_are_refused[NOT pk = :p AND sk = :n]",

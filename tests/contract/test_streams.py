@@ -1,4 +1,4 @@
-"""State what a table's stream records, and how its shards are read; backends name what they are known not to keep."""
+"""Contract of a table's stream, and of reads of its shards. Backends name their known gaps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from tests.contract.backends import held
+from tests.contract.backends import build_classes
 
 VIEWS = {
     "KEYS_ONLY": set(),
@@ -36,24 +36,24 @@ def streams(client):
 
 
 class DynamoContract:
-    """State what a stream records and how it is read."""
+    """Contract of a table's stream, and of reads of its shards."""
 
     def _table(self, client, make_table, view="NEW_AND_OLD_IMAGES"):
         table = make_table("pk:S", StreamSpecification={"StreamEnabled": True, "StreamViewType": view})
         return table, client.describe_table(TableName=table)["Table"]["LatestStreamArn"]
 
     def _records(self, streams, arn):
-        found = []
+        records = []
         for shard in streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]:
-            place = {"StreamArn": arn, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
-            iterator = streams.get_shard_iterator(**place)["ShardIterator"]
+            position = {"StreamArn": arn, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
+            iterator = streams.get_shard_iterator(**position)["ShardIterator"]
             for _ in range(DRAINS):
                 reply = streams.get_records(ShardIterator=iterator)
-                found += reply["Records"]
+                records += reply["Records"]
                 iterator = reply.get("NextShardIterator")
                 if iterator is None or not reply["Records"]:
                     break
-        return sorted(found, key=lambda each: int(each["dynamodb"]["SequenceNumber"]))
+        return sorted(records, key=lambda record: int(record["dynamodb"]["SequenceNumber"]))
 
     def _refusal(self, streams, operation, **members):
         with pytest.raises(ClientError) as caught:
@@ -61,18 +61,18 @@ class DynamoContract:
         return caught.value.response["Error"]["Code"]
 
     def test_puts_updates_and_deletes_are_recorded(self, client, streams, make_table):
-        """Each change is one record, with whole images as items and rising numbers."""
+        """Each change is one record, with complete images as items and ascending numbers."""
         table, arn = self._table(client, make_table)
         key = {"pk": {"S": "a"}}
         client.put_item(TableName=table, Item={**key, "n": {"N": "1"}})
         client.put_item(TableName=table, Item={**key, "n": {"N": "2"}, "b": {"B": b"\x00\xff"}})
         client.delete_item(TableName=table, Key=key)
-        found = self._records(streams, arn)
-        assert [each["eventName"] for each in found] == ["INSERT", "MODIFY", "REMOVE"]
-        images = [[each["dynamodb"].get(name) for name in ("OldImage", "NewImage")] for each in found]
+        records = self._records(streams, arn)
+        assert [record["eventName"] for record in records] == ["INSERT", "MODIFY", "REMOVE"]
+        images = [[record["dynamodb"].get(name) for name in ("OldImage", "NewImage")] for record in records]
         one, two = {**key, "n": {"N": "1"}}, {**key, "n": {"N": "2"}, "b": {"B": b"\x00\xff"}}
         assert images == [[None, one], [one, two], [two, None]]
-        assert all(each["dynamodb"]["Keys"] == key and "userIdentity" not in each for each in found)
+        assert all(record["dynamodb"]["Keys"] == key and "userIdentity" not in record for record in records)
 
     @pytest.mark.parametrize("view", VIEWS)
     def test_a_view_chooses_the_images(self, client, streams, make_table, view):
@@ -89,92 +89,92 @@ class DynamoContract:
         table, arn = self._table(client, make_table)
         puts = [{"PutRequest": {"Item": {"pk": {"S": str(number)}}}} for number in range(5)]
         client.batch_write_item(RequestItems={table: puts})
-        keys = [each["dynamodb"]["Keys"]["pk"]["S"] for each in self._records(streams, arn)]
+        keys = [record["dynamodb"]["Keys"]["pk"]["S"] for record in self._records(streams, arn)]
         assert sorted(keys) == list("01234")
 
     def test_what_changes_nothing_is_not_recorded(self, client, streams, make_table):
-        """An equal put, a set in another order and a delete of nothing make no record."""
+        """An equal put, a set in another order and a delete of a missing item make no record."""
         table, arn = self._table(client, make_table)
         for members in (["a", "b"], ["b", "a"]):
             client.put_item(TableName=table, Item={"pk": {"S": "a"}, "s": {"SS": members}, "n": {"N": "1.0"}})
         client.delete_item(TableName=table, Key={"pk": {"S": "absent"}})
-        assert [each["eventName"] for each in self._records(streams, arn)] == ["INSERT"]
+        assert [record["eventName"] for record in self._records(streams, arn)] == ["INSERT"]
 
     def test_iterators_begin_at_and_after_a_number(self, client, streams, make_table):
-        """AT includes the record with the number, AFTER does not; LATEST begins at the end."""
+        """AT includes the record with the number, AFTER does not. LATEST starts at the end."""
         table, arn = self._table(client, make_table)
         for number in range(4):
             client.put_item(TableName=table, Item={"pk": {"S": "one"}, "n": {"N": str(number)}})
-        numbers = [each["dynamodb"]["SequenceNumber"] for each in self._records(streams, arn)]
+        numbers = [record["dynamodb"]["SequenceNumber"] for record in self._records(streams, arn)]
         assert numbers == sorted(numbers, key=int)
-        found = []
+        numbers_read = []
         for shard in streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]:
             for kind in ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"):
-                place = {"StreamArn": arn, "ShardId": shard["ShardId"], "ShardIteratorType": kind}
-                iterator = streams.get_shard_iterator(**place, SequenceNumber=numbers[2])["ShardIterator"]
-                found.append(
+                position = {"StreamArn": arn, "ShardId": shard["ShardId"], "ShardIteratorType": kind}
+                iterator = streams.get_shard_iterator(**position, SequenceNumber=numbers[2])["ShardIterator"]
+                numbers_read.append(
                     [
-                        each["dynamodb"]["SequenceNumber"]
-                        for each in streams.get_records(ShardIterator=iterator)["Records"]
+                        record["dynamodb"]["SequenceNumber"]
+                        for record in streams.get_records(ShardIterator=iterator)["Records"]
                     ]
                 )
-        assert sorted(each for each in found if each) == sorted([numbers[2:], numbers[3:]])
+        assert sorted(record for record in numbers_read if record) == sorted([numbers[2:], numbers[3:]])
 
     def test_a_limit_pages_through_a_shard(self, client, streams, make_table):
-        """A reply has no more records than asked for, and the next goes on where it ended."""
+        """A reply has at most the requested number of records, and the next one continues after them."""
         table, arn = self._table(client, make_table)
         for number in range(5):
             client.put_item(TableName=table, Item={"pk": {"S": "one"}, "n": {"N": str(number)}})
-        found = []
+        records_read = []
         for shard in streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]:
-            place = {"StreamArn": arn, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
-            iterator = streams.get_shard_iterator(**place)["ShardIterator"]
+            position = {"StreamArn": arn, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
+            iterator = streams.get_shard_iterator(**position)["ShardIterator"]
             while records := (reply := streams.get_records(ShardIterator=iterator, Limit=2))["Records"]:
-                found.append(len(records))
+                records_read.append(len(records))
                 iterator = reply["NextShardIterator"]
-        assert found == [2, 2, 1]
+        assert records_read == [2, 2, 1]
 
-    def test_a_stream_outlives_its_being_on(self, client, streams, make_table):
-        """A stream that was turned off keeps its records; its shards are closed, and their last reply has no next."""
+    def test_a_disabled_stream_keeps_its_records(self, client, streams, make_table):
+        """A disabled stream keeps its records. Its shards are closed, and their last reply has no next iterator."""
         table, arn = self._table(client, make_table)
         client.put_item(TableName=table, Item={"pk": {"S": "a"}})
         client.update_table(TableName=table, StreamSpecification={"StreamEnabled": False})
         described = streams.describe_stream(StreamArn=arn)["StreamDescription"]
         assert described["StreamStatus"] in {"DISABLED", "DISABLING"}
-        assert all("EndingSequenceNumber" in each["SequenceNumberRange"] for each in described["Shards"])
-        assert [each["eventName"] for each in self._records(streams, arn)] == ["INSERT"]
+        assert all("EndingSequenceNumber" in record["SequenceNumberRange"] for record in described["Shards"])
+        assert [record["eventName"] for record in self._records(streams, arn)] == ["INSERT"]
         for shard in described["Shards"]:
-            place = {"StreamArn": arn, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
-            iterator = streams.get_shard_iterator(**place)["ShardIterator"]
+            position = {"StreamArn": arn, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
+            iterator = streams.get_shard_iterator(**position)["ShardIterator"]
             assert "NextShardIterator" not in streams.get_records(ShardIterator=iterator)
 
     def test_streams_are_listed(self, client, streams, make_table):
-        """A table's streams are listed by their ARN and label."""
+        """A table's streams are listed by ARN and label."""
         table, arn = self._table(client, make_table)
         (listed,) = streams.list_streams(TableName=table)["Streams"]
         assert (listed["StreamArn"], listed["TableName"]) == (arn, table)
         assert arn.endswith("/stream/" + listed["StreamLabel"])
 
-    def test_what_is_not_there_is_refused(self, client, streams, make_table):
-        """An absent stream and shard are not found; a wrong iterator or sequence number is invalid."""
+    def test_missing_streams_and_shards_are_refused(self, client, streams, make_table):
+        """A missing stream and shard are not found. A wrong iterator or sequence number is invalid."""
         _, arn = self._table(client, make_table)
         shard = streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"][0]["ShardId"]
-        place = {"StreamArn": arn, "ShardId": shard}
+        position = {"StreamArn": arn, "ShardId": shard}
         assert self._refusal(streams, "describe_stream", StreamArn=f"{arn}-absent") == "ResourceNotFoundException"
-        wrong = {**place, "ShardId": "shardId-00000000000000000000-absent00", "ShardIteratorType": "LATEST"}
+        wrong = {**position, "ShardId": "shardId-00000000000000000000-absent00", "ShardIteratorType": "LATEST"}
         assert self._refusal(streams, "get_shard_iterator", **wrong) == "ResourceNotFoundException"
-        lacking = {**place, "ShardIteratorType": "AT_SEQUENCE_NUMBER"}
+        lacking = {**position, "ShardIteratorType": "AT_SEQUENCE_NUMBER"}
         assert self._refusal(streams, "get_shard_iterator", **lacking) == "ValidationException"
         assert self._refusal(streams, "get_records", ShardIterator="no iterator") == "ValidationException"
 
 
-TestFake, TestMoto, TestMinistack, TestEndpoint = held(
+TestFake, TestMoto, TestMinistack, TestEndpoint = build_classes(
     DynamoContract,
     moto={
         "a set in another order is a change": ("test_what_changes_nothing_is_not_recorded",),
         "a stream that is off, and one that is not there, end in an error of the server": (
-            "test_a_stream_outlives_its_being_on",
-            "test_what_is_not_there_is_refused",
+            "test_a_disabled_stream_keeps_its_records",
+            "test_missing_streams_and_shards_are_refused",
         ),
     },
     ministack={"a set in another order is a change": ("test_what_changes_nothing_is_not_recorded",)},

@@ -1,16 +1,16 @@
-"""State how tables are made like others and changed; backends name what they are known not to keep."""
+"""Contract of descriptions and changes of tables. Backends name their known gaps."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.contract.backends import held
+from tests.contract.backends import build_classes
 
 ON_DEMAND = {"BillingMode": "PAY_PER_REQUEST"}
 
 
 def provisioned(read, write):
-    """Return the numbers of a table or index."""
+    """Return the throughput of a table or index."""
     return {"ProvisionedThroughput": {"ReadCapacityUnits": read, "WriteCapacityUnits": write}}
 
 
@@ -21,7 +21,7 @@ def index(name, projection, *key, **members):
 
 
 class DynamoContract:
-    """State how tables are made like others and changed."""
+    """Contract of descriptions and changes of tables."""
 
     @staticmethod
     def _described(client, table):
@@ -29,7 +29,7 @@ class DynamoContract:
         return client.describe_table(TableName=table)["Table"]
 
     def test_a_description_is_enough_to_make_the_same_table(self, client, make_table):
-        """Keys, types, indexes with their projections and the billing mode are described as requested."""
+        """The description has the keys, types, indexes with projections and the billing mode as requested."""
         table = make_table(
             "pk:S",
             "sk:N",
@@ -44,15 +44,15 @@ class DynamoContract:
             ("sk", "RANGE"),
         ]
         assert described["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
-        (whole,), (local,) = described["GlobalSecondaryIndexes"], described["LocalSecondaryIndexes"]
-        for found, expected in (
-            (whole, index("byg", "KEYS_ONLY", "g", "sk")),
+        (global_index,), (local,) = described["GlobalSecondaryIndexes"], described["LocalSecondaryIndexes"]
+        for described_index, expected in (
+            (global_index, index("byg", "KEYS_ONLY", "g", "sk")),
             (local, index("byl", "ALL", "pk", "l")),
         ):
-            assert {member: found[member] for member in expected} == expected
+            assert {member: described_index[member] for member in expected} == expected
 
     def test_a_stream_is_described_while_it_is_on(self, client, make_table):
-        """A stream's view and ARN are told; without a stream there is no specification."""
+        """The description has a stream's view and ARN. Without a stream it has no specification."""
         plain = make_table("pk:S")
         assert "StreamSpecification" not in self._described(client, plain)
         specification = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
@@ -62,7 +62,7 @@ class DynamoContract:
         assert described["LatestStreamArn"].startswith(described["TableArn"] + "/stream/")
 
     def test_a_stream_is_turned_on_and_off(self, client, dynamo, make_table):
-        """UpdateTable turns a stream on once and off once."""
+        """UpdateTable can turn a stream on only once, and off only once."""
         table = make_table("pk:S")
         specification = {"StreamEnabled": True, "StreamViewType": "KEYS_ONLY"}
         client.update_table(TableName=table, StreamSpecification=specification)
@@ -73,7 +73,7 @@ class DynamoContract:
         assert "StreamSpecification" not in self._described(client, table)
 
     def test_the_billing_mode_is_changed(self, client, make_table):
-        """A table may become provisioned, change its numbers and become on-demand again."""
+        """A table can become provisioned, change its throughput and become on-demand again."""
         table = make_table("pk:S")
         client.update_table(TableName=table, BillingMode="PROVISIONED", **provisioned(7, 5))
         self._assert_numbers(client, table, 7, 5)
@@ -88,7 +88,7 @@ class DynamoContract:
         assert (described["ReadCapacityUnits"], described["WriteCapacityUnits"]) == (read, write)
 
     def test_an_index_is_added_to_items_that_are_there(self, client, dynamo, make_table):
-        """A new index holds the items that have its key; those with a value it cannot hold are left out."""
+        """A new index has the items with its key. Items with an invalid value are left out."""
         table = make_table("pk:S")
         dynamo.put_all(
             table,
@@ -102,11 +102,11 @@ class DynamoContract:
             ],
             GlobalSecondaryIndexUpdates=[{"Create": index("byg", "ALL", "g")}],
         )
-        found = dynamo.items("scan", TableName=table, IndexName="byg")
-        assert [item["pk"]["S"] for item in found] == ["a"]
+        items = dynamo.items("scan", TableName=table, IndexName="byg")
+        assert [item["pk"]["S"] for item in items] == ["a"]
 
     def test_an_index_is_deleted(self, client, dynamo, make_table):
-        """A deleted index can no longer be read, and its attribute may have any type again."""
+        """A deleted index cannot be read, and its attribute can have any type again."""
         table = make_table("pk:S", more=["g:S"], GlobalSecondaryIndexes=[index("byg", "ALL", "g")])
         client.update_table(TableName=table, GlobalSecondaryIndexUpdates=[{"Delete": {"IndexName": "byg"}}])
         assert not self._described(client, table).get("GlobalSecondaryIndexes")
@@ -114,7 +114,7 @@ class DynamoContract:
         client.put_item(TableName=table, Item={"pk": {"S": "a"}, "g": {"N": "1"}})
 
     def test_time_to_live_is_named_once(self, client, dynamo, make_table):
-        """The attribute is described while it is set; setting it twice is refused, and so is taking away another."""
+        """The attribute is described while it is set. Setting it twice, or removing another one, is refused."""
         table = make_table("pk:S")
         assert client.describe_time_to_live(TableName=table)["TimeToLiveDescription"] == {
             "TimeToLiveStatus": "DISABLED"
@@ -130,7 +130,7 @@ class DynamoContract:
             assert code == "ValidationException"
 
     def test_recovery_is_turned_on(self, client, dynamo, make_table):
-        """Point-in-time recovery tells its window; an absent table has a code of its own."""
+        """Point-in-time recovery describes its window. A missing table has a separate code."""
         table = make_table("pk:S")
         client.update_continuous_backups(
             TableName=table, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
@@ -145,13 +145,13 @@ class DynamoContract:
 
     @pytest.mark.parametrize("operation", ["update_table", "describe_time_to_live"])
     def test_absent_tables_are_not_found(self, dynamo, operation):
-        """Calls that manage tables name an absent one by ResourceNotFoundException."""
+        """Calls that manage tables refuse a missing one with ResourceNotFoundException."""
         members = ON_DEMAND if operation == "update_table" else {}
         code = dynamo.refusal(operation, TableName="ddbio-contract-absent", **members)
         assert code == "ResourceNotFoundException"
 
 
-TestFake, TestMoto, TestMinistack, TestEndpoint = held(
+TestFake, TestMoto, TestMinistack, TestEndpoint = build_classes(
     DynamoContract,
     moto={
         "an on-demand table keeps its old numbers": ("test_the_billing_mode_is_changed",),

@@ -1,11 +1,11 @@
-"""State how updates, transactions and statements behave; backends name what they are known not to keep."""
+"""Contract of updates, transactions and statements. Backends name their known gaps."""
 
 from __future__ import annotations
 
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.contract.backends import held
+from tests.contract.backends import build_classes
 
 KEY = {"pk": {"S": "one"}}
 ITEM = {
@@ -19,7 +19,7 @@ VALUES = {":n": {"N": "2.5"}, ":l": {"L": [{"N": "9"}]}, ":t": {"SS": ["b", "c"]
 
 
 class DynamoContract:
-    """State how updates, transactions and statements behave."""
+    """Contract of updates, transactions and statements."""
 
     @staticmethod
     def _item(client, table, key=KEY):
@@ -44,7 +44,7 @@ class DynamoContract:
             ("DELETE tags :t", {"tags": {"SS": ["a"]}}),
         ],
     )
-    def test_updates_change_what_they_say(self, client, make_table, expression, expected):
+    def test_updates_change_the_named_attributes(self, client, make_table, expression, expected):
         """Arithmetic, functions, paths, ADD and DELETE change the attributes that they name."""
         table = make_table("pk:S")
         client.put_item(TableName=table, Item=ITEM)
@@ -74,7 +74,7 @@ class DynamoContract:
         assert self._item(client, table) == ITEM
 
     def test_a_transaction_is_all_or_nothing(self, client, make_table):
-        """One condition that does not hold cancels every write, and each write has its reason."""
+        """One false condition cancels every write, and each write has its reason."""
         table = make_table("pk:S")
         client.put_item(TableName=table, Item=ITEM)
         absent = {"ConditionExpression": "attribute_not_exists(pk)"}
@@ -89,7 +89,7 @@ class DynamoContract:
         assert client.transact_get_items(TransactItems=gets)["Responses"] == [{"Item": {"pk": {"S": "new"}}}, {}]
 
     def test_a_token_makes_a_transaction_happen_once(self, client, make_table):
-        """A transaction that is repeated with its token is not done again."""
+        """A transaction that is repeated with its token is not executed again."""
         table = make_table("pk:S")
         client.put_item(TableName=table, Item=ITEM)
         update = {"Update": {"TableName": table, "Key": KEY, **self._update("ADD n :n")}}
@@ -104,7 +104,7 @@ class DynamoContract:
         assert dynamo.refusal("transact_write_items", TransactItems=items) == "ValidationException"
 
     def test_statements_read_and_write(self, client, dynamo, make_table):
-        """INSERT makes, UPDATE changes and DELETE takes what SELECT finds; a duplicate is refused."""
+        """INSERT creates, UPDATE changes and DELETE removes the items that SELECT returns. A duplicate is refused."""
         table = make_table("pk:S")
         insert = {"Statement": f"INSERT INTO \"{table}\" VALUE {{'pk': 'one', 'n': ?}}", "Parameters": [{"N": "1"}]}
         client.execute_statement(**insert)
@@ -116,14 +116,16 @@ class DynamoContract:
         assert client.execute_statement(**select)["Items"] == []
 
 
-TestFake, TestMoto, TestMinistack, TestEndpoint = held(
+TestFake, TestMoto, TestMinistack, TestEndpoint = build_classes(
     DynamoContract,
     moto={
         "tokens are ignored": ("test_a_token_makes_a_transaction_happen_once",),
         "statements with parameters are faults of the server": ("test_statements_read_and_write",),
     },
     ministack={
-        "elements are removed one after the other": ("test_updates_change_what_they_say[REMOVE l[0], l[1]-expected6]",),
+        "elements are removed one after the other": (
+            "test_updates_change_the_named_attributes[REMOVE l[0], l[1]-expected6]",
+        ),
         "a sum of a number and a text is accepted": ("test_what_cannot_be_updated_is_refused[SET n = n + :s]",),
     },
 )

@@ -1,16 +1,16 @@
-"""State how every DynamoDB stores items, keys, numbers and batches; backends name what they are known not to keep."""
+"""Contract of items, keys, numbers and batches. Backends name their known gaps."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.contract.backends import held
+from tests.contract.backends import build_classes
 
 ONE = {"pk": {"S": "one"}}
 
 
 class DynamoContract:
-    """State how every DynamoDB stores what it is given."""
+    """Contract of items, keys, numbers and batches."""
 
     @pytest.mark.parametrize(
         ("text", "canonical"),
@@ -28,8 +28,8 @@ class DynamoContract:
             ("12345678901234567890123456789012345678", "12345678901234567890123456789012345678"),
         ],
     )
-    def test_numbers_come_back_in_canonical_form(self, client, spread, text, canonical):
-        """Any form of a number comes back as a plain decimal, deep inside an item too."""
+    def test_numbers_are_returned_as_canonical_numbers(self, client, spread, text, canonical):
+        """Any notation of a number is returned as a plain decimal, also deep inside an item."""
         numbers = {"n": {"N": text}, "ns": {"NS": [text]}, "l": {"L": [{"M": {"n": {"N": text}}}]}}
         client.put_item(TableName=spread, Item={**ONE, **numbers})
         item = client.get_item(TableName=spread, Key=ONE, ConsistentRead=True)["Item"]
@@ -45,12 +45,12 @@ class DynamoContract:
         "number", ["1" * 39, "0." + "1" * 39, "1e126", "1e-131", " 1", "NaN", "Infinity", "0x1", "1_0", "", "1e"]
     )
     def test_other_numbers_are_refused(self, dynamo, spread, number):
-        """More than 38 digits, another magnitude, and whatever is no number cannot be stored."""
+        """Numbers with more than 38 digits, or of another magnitude, and other texts cannot be stored."""
         item = {**ONE, "n": {"N": number}}
         assert dynamo.refusal("put_item", TableName=spread, Item=item) == "ValidationException"
 
     def test_containers_may_be_empty_but_sets_not(self, client, dynamo, spread):
-        """Empty strings, bytes, lists and maps are values; an empty set is none."""
+        """Empty strings, bytes, lists and maps are valid. An empty set is not."""
         empty = {"s": {"S": ""}, "b": {"B": b""}, "l": {"L": []}, "m": {"M": {}}}
         client.put_item(TableName=spread, Item={**ONE, **empty})
         assert client.get_item(TableName=spread, Key=ONE)["Item"] == {**ONE, **empty}
@@ -59,7 +59,7 @@ class DynamoContract:
             assert dynamo.refusal("put_item", TableName=spread, Item=item) == "ValidationException"
 
     def test_every_type_survives(self, client, spread):
-        """All ten types come back as they went in."""
+        """All ten types are returned unchanged."""
         values = {
             "s": {"S": '\u00e9\U0001f600\x00"\\'},
             "n": {"N": "-1.5"},
@@ -81,7 +81,7 @@ class DynamoContract:
         ids=str,
     )
     def test_malformed_values_are_refused(self, dynamo, spread, value):
-        """A value has exactly one known type and sets have no equal elements."""
+        """A value has exactly one known type, and sets have no equal elements."""
         item = {**ONE, "a": value}
         assert dynamo.refusal("put_item", TableName=spread, Item=item) == "ValidationException"
 
@@ -91,7 +91,7 @@ class DynamoContract:
         ids=["missing", "empty", "wrong type"],
     )
     def test_keys_are_checked_on_write(self, dynamo, numbered, item):
-        """A key that is missing, empty or of wrong type refuses the item."""
+        """An item whose key is missing, empty or of the wrong type is refused."""
         assert dynamo.refusal("put_item", TableName=numbered, Item=item) == "ValidationException"
 
     @pytest.mark.parametrize("operation", ["get_item", "delete_item"])
@@ -106,7 +106,7 @@ class DynamoContract:
         ids=["incomplete", "wrong type", "extra", "too long"],
     )
     def test_keys_are_checked_on_read(self, dynamo, numbered, operation, key):
-        """A key is exactly the key, of the right types and sizes."""
+        """A key has exactly the key attributes, of the right types and sizes."""
         assert dynamo.refusal(operation, TableName=numbered, Key=key) == "ValidationException"
 
     def test_key_may_have_its_full_length(self, client, make_table):
@@ -117,14 +117,14 @@ class DynamoContract:
         assert client.get_item(TableName=table, Key=key)["Item"] == key
 
     def test_item_has_at_most_400_kib(self, client, dynamo, spread):
-        """409,600 bytes of names and values are stored, one more is not."""
+        """409,600 bytes of names and values are stored. One byte more is refused."""
         fits = {**ONE, "text": {"S": "x" * (409_600 - len("pkonetext"))}}
         client.put_item(TableName=spread, Item=fits)
         more = {**ONE, "text": {"S": fits["text"]["S"] + "x"}}
         assert dynamo.refusal("put_item", TableName=spread, Item=more) == "ValidationException"
 
     def test_levels_are_bounded(self, client, dynamo, spread):
-        """An attribute and 30 maps below it are stored, 50 are not."""
+        """An attribute with 30 nested maps is stored. 50 are refused."""
 
         def nested(levels):
             value = {"S": "x"}
@@ -137,7 +137,7 @@ class DynamoContract:
         assert dynamo.refusal("put_item", TableName=spread, Item=nested(50)) == "ValidationException"
 
     def test_put_replaces_and_returns_the_old_item(self, client, spread):
-        """ALL_OLD returns the item that was there; without it the reply is empty."""
+        """ALL_OLD returns the previous item. Without it the reply is empty."""
         key = {"pk": {"S": "replaced"}}
         assert "Attributes" not in client.put_item(TableName=spread, Item={**key, "n": {"N": "1"}})
         old = client.put_item(TableName=spread, Item={**key, "m": {"N": "2"}}, ReturnValues="ALL_OLD")["Attributes"]
@@ -148,7 +148,7 @@ class DynamoContract:
         assert "Attributes" not in client.delete_item(TableName=spread, Key=key, ReturnValues="ALL_OLD")
 
     def test_batch_puts_and_deletes(self, client, dynamo, make_table):
-        """A batch puts and deletes in one call and always says what is unprocessed."""
+        """A batch puts and deletes in one call and always returns the unprocessed items."""
         table = make_table("pk:S")
         dynamo.put_all(table, [ONE])
         requests = [{"DeleteRequest": {"Key": ONE}}, {"PutRequest": {"Item": {"pk": {"S": "two"}}}}]
@@ -161,20 +161,20 @@ class DynamoContract:
         return code
 
     def test_batch_has_at_most_25_writes(self, dynamo, make_table):
-        """26 writes are refused and none is done."""
+        """26 writes are refused and none is executed."""
         table = make_table("pk:S")
         requests = [{"PutRequest": {"Item": {"pk": {"S": str(number)}}}} for number in range(26)]
         assert self._refused_batch(dynamo, table, requests) == "ValidationException"
 
     def test_one_bad_item_refuses_its_batch(self, dynamo, make_table):
-        """An item without its key refuses the whole batch."""
+        """An item without its key refuses the entire batch."""
         table = make_table("pk:S")
         requests = [{"PutRequest": {"Item": ONE}}, {"PutRequest": {"Item": {"other": {"S": "x"}}}}]
         assert self._refused_batch(dynamo, table, requests) == "ValidationException"
 
     @pytest.mark.parametrize("kind", ["put/put", "put/delete", "delete/delete"])
     def test_batch_names_a_key_once(self, dynamo, make_table, kind):
-        """Keys are compared by value, so that 1000 and 1e3 are one key."""
+        """Keys are compared by value, so that 1000 and 1e3 are the same key."""
         table = make_table("pk:N")
         requests = [
             {"PutRequest": {"Item": {"pk": {"N": number}}}}
@@ -192,35 +192,35 @@ class DynamoContract:
             assert dynamo.refusal("batch_get_item", RequestItems=asked) == "ValidationException"
 
     def test_batch_get_leaves_out_what_is_absent(self, client, numbered, dynamo):
-        """Absent items are silently missing; a table without a hit has an empty list."""
+        """Missing items are left out silently. A table without results has an empty list."""
         keys = [dynamo.row("p0", 1), dynamo.row("p0", 99)]
-        found = client.batch_get_item(RequestItems={numbered: {"Keys": keys}})
-        assert found["UnprocessedKeys"] == {}
-        assert [item["text"] for item in found["Responses"][numbered]] == [{"S": "t1"}]
+        responses = client.batch_get_item(RequestItems={numbered: {"Keys": keys}})
+        assert responses["UnprocessedKeys"] == {}
+        assert [item["text"] for item in responses["Responses"][numbered]] == [{"S": "t1"}]
         none = client.batch_get_item(RequestItems={numbered: {"Keys": keys[1:]}})
         assert none["Responses"] == {numbered: []}
 
     def test_batch_get_refuses_duplicates_and_too_many(self, dynamo, numbered):
-        """A key may be asked once, and at most 100 keys."""
+        """A key may occur once, and at most 100 keys are allowed."""
         for keys in ([dynamo.row("p0", 1)] * 2, [dynamo.row("p0", number) for number in range(101)]):
             asked = {numbered: {"Keys": keys}}
             assert dynamo.refusal("batch_get_item", RequestItems=asked) == "ValidationException"
 
 
-TestFake, TestMoto, TestMinistack, TestEndpoint = held(
+TestFake, TestMoto, TestMinistack, TestEndpoint = build_classes(
     DynamoContract,
     moto={
         "numbers are stored as they are written": (
-            "test_numbers_come_back_in_canonical_form[1e3-1000]",
-            "test_numbers_come_back_in_canonical_form[+1000-1000]",
-            "test_numbers_come_back_in_canonical_form[001000-1000]",
-            "test_numbers_come_back_in_canonical_form[1000.0-1000]",
-            "test_numbers_come_back_in_canonical_form[1.10-1.1]",
-            "test_numbers_come_back_in_canonical_form[.5-0.5]",
-            "test_numbers_come_back_in_canonical_form[-0-0]",
-            "test_numbers_come_back_in_canonical_form[1e125-canonical7]",
-            "test_numbers_come_back_in_canonical_form[1e-20-0.00000000000000000001]",
-            "test_numbers_come_back_in_canonical_form[-1E-130-canonical9]",
+            "test_numbers_are_returned_as_canonical_numbers[1e3-1000]",
+            "test_numbers_are_returned_as_canonical_numbers[+1000-1000]",
+            "test_numbers_are_returned_as_canonical_numbers[001000-1000]",
+            "test_numbers_are_returned_as_canonical_numbers[1000.0-1000]",
+            "test_numbers_are_returned_as_canonical_numbers[1.10-1.1]",
+            "test_numbers_are_returned_as_canonical_numbers[.5-0.5]",
+            "test_numbers_are_returned_as_canonical_numbers[-0-0]",
+            "test_numbers_are_returned_as_canonical_numbers[1e125-canonical7]",
+            "test_numbers_are_returned_as_canonical_numbers[1e-20-0.00000000000000000001]",
+            "test_numbers_are_returned_as_canonical_numbers[-1E-130-canonical9]",
         ),
         "numbers are parsed by Python": (
             "test_other_numbers_are_refused[111111111111111111111111111111111111111]",

@@ -1,4 +1,4 @@
-"""Run operations on a database whose clock the test holds, and clients on a fake."""
+"""Databases with a clock that the test controls, and clients of a fake."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ddbio.testing.tables.definition import Defaults
 
 
 class HeldDatabase:
-    """Hold a database and its clock, which only the test moves."""
+    """A database and its clock, which only the test advances."""
 
     def __init__(self, defaults=None, **capacity):
         self.now = 0.0
         self.database = Database(defaults or Defaults(), Capacity(**capacity), lambda: self.now)
 
     def create(self, name="tab", key=("pk:S",), **members):
-        """Create a table, on-demand unless numbers are given."""
+        """Create a table, which is on-demand without throughput."""
         parts = [part.split(":") for part in key]
         units = members.pop("units", None)
         billing = {"BillingMode": "PAY_PER_REQUEST"}
@@ -49,20 +49,20 @@ class HeldDatabase:
 
 @pytest.fixture
 def hold():
-    """Return a maker of databases with a held clock."""
+    """Return a factory of databases with a controlled clock."""
     return HeldDatabase
 
 
 @pytest.fixture
 def fake():
-    """Serve a fake in this process whose buckets do not begin empty."""
+    """Serve a fake in this process whose buckets start with capacity."""
     with FakeDynamoDB(burst_at_creation=1.0) as served:
         yield served
 
 
 @pytest.fixture
 def connect():
-    """Return a maker of boto3 clients that do not retry."""
+    """Return a factory of boto3 clients that do not retry."""
     made = []
 
     def client(url):

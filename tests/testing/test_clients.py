@@ -1,4 +1,4 @@
-"""Use the fake by clients that nobody here wrote."""
+"""Uses of the fake by third-party clients."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ ITEMS = [{"pk": {"S": f"k{at % 20}"}, "sk": {"N": str(at)}} for at in range(100)
 
 @pytest.fixture
 def loaded(fake):
-    """Serve a table of 100 items."""
+    """Serve a table with 100 items."""
     fake.load("tab", ITEMS, "pk:S,sk:N")
     return fake
 
 
 @pytest.fixture
 def session():
-    """Return a boto3 session with any credentials."""
+    """Return a boto3 session with dummy credentials."""
     return boto3.Session(aws_access_key_id="any", aws_secret_access_key="any", region_name="us-east-1")
 
 
 def test_boto3_paginators_and_waiters(fake, connect):
-    """Tables are awaited, scanned, queried and deleted by boto3's own loops."""
+    """boto3's own loops wait for, scan, query and delete tables."""
     client = connect(fake.endpoint_url)
     client.create_table(
         TableName="made",
@@ -44,12 +44,12 @@ def test_boto3_paginators_and_waiters(fake, connect):
 
 
 def test_boto3_resource(loaded, session):
-    """The resource interface queries by conditions and writes by its batch writer."""
+    """The resource interface queries by conditions and writes with its batch writer."""
     resource = session.resource("dynamodb", endpoint_url=loaded.endpoint_url)
     table = resource.Table("tab")
     assert table.item_count == 100
-    found = table.query(KeyConditionExpression=Key("pk").eq("k3") & Key("sk").between(20, 70), ScanIndexForward=False)
-    assert [int(item["sk"]) for item in found["Items"]] == [63, 43, 23]
+    reply = table.query(KeyConditionExpression=Key("pk").eq("k3") & Key("sk").between(20, 70), ScanIndexForward=False)
+    assert [int(item["sk"]) for item in reply["Items"]] == [63, 43, 23]
     with table.batch_writer() as writer:
         for at in range(60):
             writer.put_item(Item={"pk": "new", "sk": at})
@@ -58,13 +58,13 @@ def test_boto3_resource(loaded, session):
 
 
 def test_awswrangler_reads_items(loaded, session, monkeypatch):
-    """Items are scanned, queried and got into data frames by awswrangler."""
+    """The library awswrangler scans, queries and gets items into data frames."""
     wr = pytest.importorskip("awswrangler", reason="awswrangler is not installed: pip install awswrangler")
     monkeypatch.setattr(wr.config, "dynamodb_endpoint_url", loaded.endpoint_url)
     with warnings.catch_warnings():
-        # It warns of every full scan.
+        # awswrangler warns about every full scan.
         warnings.simplefilter("ignore")
-        whole = wr.dynamodb.read_items("tab", allow_full_scan=True, boto3_session=session)
+        frame = wr.dynamodb.read_items("tab", allow_full_scan=True, boto3_session=session)
         some = wr.dynamodb.read_items("tab", key_condition_expression=Key("pk").eq("k3"), boto3_session=session)
         two = wr.dynamodb.read_items("tab", partition_values=["k1", "k2"], sort_values=[1, 2], boto3_session=session)
-    assert (len(whole), len(some), len(two)) == (100, 5, 2)
+    assert (len(frame), len(some), len(two)) == (100, 5, 2)

@@ -1,4 +1,4 @@
-"""The fake passes as many tests of the public conformance suite as docs/testing.md says, group by group.
+"""Conformance of the fake: it passes the number of tests of the public suite in docs/testing.md, group by group.
 
 The suite is fetched by git, and its libraries by npm. ``DDBIO_CONFORMANCE`` may name a checkout with its libraries.
 """
@@ -49,9 +49,9 @@ def suite(tmp_path):
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_the_fake_conforms_as_published(suite, tmp_path):
-    """Each group passes as many of its tests as the page says."""
+    """Each group passes the number of tests on the page."""
     report = tmp_path / "report.json"
-    # The tables of the suite have 5 units; on AWS the burst of a new table carries it.
+    # The tables of the suite have 5 units. On AWS the burst of a new table is enough for them.
     with FakeDynamoDB(burst_at_creation=300.0) as fake:
         command = ["npx", "vitest", "run", "--reporter=json", f"--outputFile={report}"]
         environment = {**os.environ, "DYNAMODB_ENDPOINT": fake.endpoint_url}

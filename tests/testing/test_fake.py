@@ -27,7 +27,7 @@ def get(url):
 
 @pytest.fixture
 def serve(tmp_path):
-    """Return a starter of ``python -m ddbio.testing``; what still runs in the end is killed."""
+    """Return a starter of ``python -m ddbio.testing``. Processes that still run at the end are killed."""
     started = []
 
     def start(*arguments):
@@ -48,7 +48,7 @@ def serve(tmp_path):
 
 @pytest.mark.parametrize("process", [False, True])
 def test_thread_and_process_do_the_same(connect, process):
-    """Loading, reading, the record and the counts work alike in this process and in another."""
+    """Loading, reading, the log of consumption and the counts are the same in this process and in another one."""
     with FakeDynamoDB(process=process) as fake:
         assert fake.load("tab", ITEMS, KEY) == 2000
         pages = list(
@@ -68,7 +68,7 @@ def test_thread_and_process_do_the_same(connect, process):
 
 
 def test_fake_must_run_to_be_used():
-    """Before its start and after its stop the fake says what to do."""
+    """Before its start and after its stop the error of the fake names the remedy."""
     fake = FakeDynamoDB()
     with fake:
         url = fake.endpoint_url
@@ -79,8 +79,8 @@ def test_fake_must_run_to_be_used():
         fake.consumed()
 
 
-def test_default_numbers_throttle_and_say_why(connect):
-    """With --rcu a loaded table throttles by the table's reason, which botocore shows."""
+def test_default_throughput_throttles_with_a_reason(connect):
+    """With --rcu a loaded table throttles with the table's reason, which botocore shows."""
     with FakeDynamoDB(rcu=10) as fake:
         fake.load("tab", ITEMS, KEY)
         client = connect(fake.endpoint_url)
@@ -95,7 +95,7 @@ def test_default_numbers_throttle_and_say_why(connect):
 
 
 def test_latency_holds_every_reply_back(connect):
-    """A reply comes no sooner than the latency."""
+    """A reply takes at least the latency."""
     with FakeDynamoDB(latency_seconds=0.05) as fake:
         client = connect(fake.endpoint_url)
         begun = time.monotonic()
@@ -104,8 +104,8 @@ def test_latency_holds_every_reply_back(connect):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_command_serves_until_told_to_stop(serve, connect, number):
-    """The first line is the address; a signal ends it with exit code 0."""
+def test_command_serves_until_a_signal(serve, connect, number):
+    """The first line is the address. A signal ends the command with exit code 0."""
     process = serve("--port", "0")
     url = json.loads(process.stdout.readline())["endpoint_url"]
     assert connect(url).list_tables()["TableNames"] == []
@@ -115,7 +115,7 @@ def test_command_serves_until_told_to_stop(serve, connect, number):
 
 
 def test_command_loads_a_file(serve, connect, tmp_path):
-    """A file of export lines is a table before the address is printed."""
+    """A file of export lines is loaded before the address is printed."""
     path = tmp_path / "items.jsonl"
     path.write_text("".join(json.dumps({"Item": item}) + "\n" for item in ITEMS[:50]))
     process = serve("--load", str(path), "--table", "tab", "--key", KEY, "--until-eof")
@@ -141,7 +141,7 @@ def test_command_loads_a_file(serve, connect, tmp_path):
     ],
 )
 def test_command_fails_in_one_line(capfd, arguments, problem):
-    """What cannot be loaded or served is one line on standard error and exit code 1."""
+    """A file that cannot be loaded, or a port that cannot be served, is one line on standard error and exit code 1."""
     kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         assert main(arguments) == 1

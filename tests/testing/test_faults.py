@@ -16,13 +16,13 @@ RATIOS = st.floats(0, 0.25)
 
 
 def puts(count):
-    """Return put requests of so many items."""
+    """Return this number of put requests."""
     return [{"PutRequest": {"Item": {"pk": {"S": str(at)}}}} for at in range(count)]
 
 
 @pytest.fixture
 def serve(connect):
-    """Return a maker of fakes with faults, each with an empty table, and their clients."""
+    """Return a factory of fakes with faults, each with an empty table, and their clients."""
     running = []
 
     def make(**faults):
@@ -38,7 +38,7 @@ def serve(connect):
 
 @given(seed=st.integers(), ratios=st.tuples(RATIOS, RATIOS, RATIOS))
 def test_the_seed_decides(seed, ratios):
-    """The same seed strikes the same requests in the same way."""
+    """The same seed causes the same faults of the same requests."""
     before, after, reset = ratios
     faults = Faults(error_before_ratio=before, error_after_ratio=after, reset_ratio=reset, seed=seed)
     first, second = FaultInjector(faults, 0.0), FaultInjector(faults, 0.0)
@@ -46,7 +46,7 @@ def test_the_seed_decides(seed, ratios):
 
 
 def test_shares_are_kept():
-    """Each kind of fault strikes its share of requests, and calls that manage tables never."""
+    """Each kind of fault affects its ratio of requests, and never calls that manage tables."""
     injector = FaultInjector(Faults(error_before_ratio=0.1, error_after_ratio=0.05, reset_ratio=0.2, seed=1), 0.0)
     drawn = [injector.draw("Scan") for _ in range(10_000)]
     for fault, ratio in (("error_before", 0.1), ("error_after", 0.05), ("reset_before", 0.1), ("reset_after", 0.1)):
@@ -55,7 +55,7 @@ def test_shares_are_kept():
 
 
 def test_items_are_left_unprocessed(serve):
-    """A share of a batch's items comes back as it was sent and is not written; the rest is."""
+    """A ratio of a batch's items is returned unchanged and not written. The others are written."""
     fake, client = serve(unprocessed_ratio=0.3, seed=7)
     left = client.batch_write_item(RequestItems={"tab": puts(25)})["UnprocessedItems"]["tab"]
     assert 0 < len(left) < 25
@@ -68,7 +68,7 @@ def test_items_are_left_unprocessed(serve):
 
 @pytest.mark.parametrize(("member", "count"), [("error_before_ratio", 0), ("error_after_ratio", 1)])
 def test_an_error_comes_before_or_after_the_write(serve, member, count):
-    """An HTTP 500 says nothing about whether the write was carried out."""
+    """After an HTTP 500 the write may have been executed or not."""
     fake, client = serve(**{member: 1.0})
     with pytest.raises(ClientError) as caught:
         client.put_item(TableName="tab", Item={"pk": {"S": "a"}})
@@ -79,7 +79,7 @@ def test_an_error_comes_before_or_after_the_write(serve, member, count):
 
 
 def test_connections_are_reset(serve):
-    """A reset connection may or may not have carried the write out; the next connection works."""
+    """After a reset the write may have been executed or not. The next connection works."""
     fake, client = serve(reset_ratio=1.0, seed=3)
     for at in range(8):
         with pytest.raises(ConnectionClosedError):
@@ -115,14 +115,14 @@ def test_a_storm_throttles_everything_for_its_reason(serve, limit, code):
 
 
 def test_storms_begin_and_end():
-    """A storm lasts from its first second up to its last."""
+    """A storm starts at its first second and ends before its last."""
     injector = FaultInjector(Faults(storms=(Storm(2, 3), Storm(5, 6))), now=100.0)
     stormy = [injector.storm("Scan", "tab", 100.0 + at / 2) is not None for at in range(13)]
     assert [at / 2 for at, there in enumerate(stormy) if there] == [2.0, 2.5, 5.0, 5.5]
 
 
 def test_a_storm_is_spelled_on_the_command_line():
-    """The text form of a storm has its times and its reason; anything else is an error with the choices."""
+    """The text of a storm has its times and its reason. Any other text is an error with the choices."""
     assert Storm.parse("5-7.5") == Storm(5.0, 7.5)
     assert Storm.parse(str(Storm(1.5, 2.0, "AccountLimitExceeded"))) == Storm(1.5, 2.0, "AccountLimitExceeded")
     for text in ("", "5", "5-7:Nothing"):
@@ -130,8 +130,8 @@ def test_a_storm_is_spelled_on_the_command_line():
             Storm.parse(text)
 
 
-def test_faults_reach_a_process_of_its_own(connect):
-    """A fake in its own process has the same faults and tells how often they drawn."""
+def test_faults_reach_a_separate_process(connect):
+    """A fake in a separate process has the same faults and reports their counts."""
     faults = Faults(error_before_ratio=1.0, storms=(Storm(100, 200),), seed=5)
     with FakeDynamoDB(faults=faults, process=True) as fake:
         fake.load("tab", b"", "pk:S")
@@ -141,7 +141,7 @@ def test_faults_reach_a_process_of_its_own(connect):
 
 
 def test_gzipped_batches_are_written(serve):
-    """A body in gzip with its Content-Encoding is what it holds."""
+    """A gzip body with its Content-Encoding is decompressed."""
     fake, client = serve()
 
     def compress(request, **_):

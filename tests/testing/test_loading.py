@@ -24,7 +24,7 @@ ITEMS = st.dictionaries(st.sampled_from(["a", "b", "\u00e9", "S", "Item"]), VALU
 
 
 def loaded(items, key="pk", name="tab"):
-    """Return a database into which items were loaded."""
+    """Return a database with loaded items."""
     database = Database()
     load(database, name, items, key)
     return database
@@ -37,7 +37,7 @@ def rows(database, name="tab"):
 
 @given(item=ITEMS, compact=st.booleans(), escapes=st.booleans(), wrapped=st.booleans())
 def test_line_is_stored_as_if_it_was_put(item, compact, escapes, wrapped):
-    """However a line is written, what is stored and its size are those of the parsed item."""
+    """The stored item and its size are those of the parsed item, in any notation of the line."""
     item = {"pk": {"S": "key"}, **item}
     separators = (",", ":") if compact else None
     line = json.dumps({"Item": item} if wrapped else item, ensure_ascii=escapes, separators=separators).encode()
@@ -56,12 +56,12 @@ def test_line_is_stored_as_if_it_was_put(item, compact, escapes, wrapped):
     ],
 )
 def test_odd_spellings_are_brought_into_shape(line):
-    """Repeated names, blanks, escapes and other spellings of numbers do not reach a page."""
+    """Duplicate names, blanks, escapes and other notations of numbers do not reach a page."""
     assert [text for text, _ in rows(loaded(line))] == [b'{"pk":{"S":"a"},"n":{"N":"2"}}']
 
 
 def test_items_and_lines_of_any_kind_are_loaded():
-    """Bytes with blank lines, lines of text, lines of bytes and mappings give the same table; the last key wins."""
+    """Bytes with blank lines, lines of text, lines of bytes and mappings make the same table. The last key wins."""
     lines = b'{"pk":{"S":"a"},"n":{"N":"0"}}\n\n{"Item":{"pk":{"S":"b"}}}\r\n{"pk":{"S":"a"}}\n'
     expected = sorted([b'{"pk":{"S":"a"}}', b'{"pk":{"S":"b"}}'])
     for items in (
@@ -91,7 +91,7 @@ def test_partition_key_may_be_called_item():
     ],
 )
 def test_bad_lines_are_named(line, problem):
-    """A line that is no item of the table says which and why."""
+    """The error of a line that is no item of the table has its number and the reason."""
     with pytest.raises(DecodeError, match=problem) as caught:
         loaded(b'{"pk":{"S":"a"}}\n' + line)
     assert caught.value.line == 2
@@ -99,13 +99,13 @@ def test_bad_lines_are_named(line, problem):
 
 @pytest.mark.parametrize("key", ["", "pk:X", "a,b,c", ":S", "pk,"])
 def test_bad_keys_are_option_errors(key):
-    """A key is one or two names, each with a type or none."""
+    """A key is one or two names, each with an optional type."""
     with pytest.raises(OptionError, match="no key"):
         parse_key(key)
 
 
 def test_table_keeps_its_own_key():
-    """Loading more into a table needs the same key; a name that no table can have is refused."""
+    """Loading into an existing table needs the same key. An invalid table name is refused."""
     database = loaded([{"pk": {"S": "a"}}])
     assert load(database, "tab", [{"pk": {"S": "b"}}], "pk:S") == 1
     assert len(rows(database)) == 2
@@ -116,7 +116,7 @@ def test_table_keeps_its_own_key():
 
 
 def test_loading_costs_no_capacity_and_leaves_no_limit():
-    """A loaded table without numbers is read without limit, and its loading is not in the record."""
+    """A loaded table without throughput is read without limit, and its loading is not logged as consumption."""
     database = Database(clock=lambda: 0.0)
     load(database, "tab", ({"pk": {"S": str(at)}, "x": {"S": "x" * 9000}} for at in range(500)), "pk")
     assert database.consumption.consumed() == []
@@ -126,7 +126,7 @@ def test_loading_costs_no_capacity_and_leaves_no_limit():
 
 
 def test_files_may_be_compressed(tmp_path):
-    """A file is read plain, or through gzip by its name."""
+    """A file is read plain, or through gzip depending on its name."""
     plain, packed = tmp_path / "items.jsonl", tmp_path / "items.jsonl.gz"
     plain.write_bytes(b"one\ntwo\n")
     packed.write_bytes(gzip.compress(b"one\ntwo\n"))

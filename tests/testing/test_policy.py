@@ -1,4 +1,4 @@
-"""The proxy that enforces policies: which permissions a request takes, and how a refusal is told."""
+"""The proxy that enforces policies: the permissions of requests, and the errors of refusals."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ TABLE = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/orders"
 
 def statement(actions, resources="*", effect="Allow", **conditions):
     """Return a statement."""
-    found = {"Sid": "A", "Effect": effect, "Action": actions, "Resource": resources}
-    return found | ({"Condition": conditions} if conditions else {})
+    result = {"Sid": "A", "Effect": effect, "Action": actions, "Resource": resources}
+    return result | ({"Condition": conditions} if conditions else {})
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def statement(actions, resources="*", effect="Allow", **conditions):
     ],
 )  # fmt: skip
 def test_a_policy_is_read_as_iam_reads_it(statements, action, resource, context, allowed):
-    """Patterns of actions and resources, denials, conditions over what a request has."""
+    """Patterns of actions and resources, denials, and conditions on the request work as in IAM."""
     proxy = PolicyProxy({}, {"Version": "2012-10-17", "Statement": statements}, vpc_endpoint="vpce-1")
     assert proxy.allows(Permission(action, resource, context)) is allowed
 
@@ -114,18 +114,23 @@ def upstreams():
     ],
 )  # fmt: skip
 def test_requests_take_permissions(upstreams, service, operation, members, actions):
-    """Each takes what the service checks; without any of it the refusal names it."""
-    given = {"Bucket": "lake", **members} if service == "s3" else members
+    """Each request needs the permissions that the service checks. Without one of them the error names it."""
+    request = {"Bucket": "lake", **members} if service == "s3" else members
 
     def ask(policy):
         with PolicyProxy(upstreams, policy, bucket_key=KEY, table_key=KEY) as proxy:
             client = boto3.client(service, region_name=REGION, endpoint_url=proxy.endpoint_url)
             reply, error = {}, None
             try:
-                reply = getattr(client, operation)(**given)
+                reply = getattr(client, operation)(**request)
             except ClientError as refused:
                 error = refused
-            return {each.action for each in proxy.asked}, [each.action for each in proxy.denied], reply, error
+            return (
+                {permission.action for permission in proxy.asked},
+                [permission.action for permission in proxy.denied],
+                reply,
+                error,
+            )
 
     asked, denied, _, _ = ask(None)
     assert asked >= actions if service == "dynamodb" else asked == actions
@@ -135,7 +140,7 @@ def test_requests_take_permissions(upstreams, service, operation, members, actio
         _, denied, reply, error = ask(policy)
         assert action in denied
         if operation == "delete_objects":
-            assert {each["Code"] for each in reply["Errors"]} == {"AccessDenied"}
+            assert {error_of_key["Code"] for error_of_key in reply["Errors"]} == {"AccessDenied"}
         elif operation == "head_object":
             assert error.response["ResponseMetadata"]["HTTPStatusCode"] == 403
         else:
@@ -149,8 +154,8 @@ def test_requests_take_permissions(upstreams, service, operation, members, actio
         ("execute_statement", {"Statement": "SELECTT"}, "dynamodb:ExecuteStatement"),
     ],
 )
-def test_what_is_not_known_is_refused(upstreams, operation, members, action):
-    """A request of which no permission is known takes its own for everything."""
+def test_unknown_operations_are_refused(upstreams, operation, members, action):
+    """A request without known permissions needs its own permission for everything."""
     policy = {"Statement": [statement("dynamodb:*", TABLE)]}
     with PolicyProxy(upstreams, policy) as proxy:
         client = boto3.client("dynamodb", region_name=REGION, endpoint_url=proxy.endpoint_url)
@@ -159,7 +164,7 @@ def test_what_is_not_known_is_refused(upstreams, operation, members, action):
 
 
 def test_statements_take_permissions_of_their_index(upstreams):
-    """A SELECT from an index takes the permission of the index."""
+    """A SELECT from an index needs the permission of the index."""
     with PolicyProxy(upstreams, {"Statement": []}) as proxy:
         client = boto3.client("dynamodb", region_name=REGION, endpoint_url=proxy.endpoint_url)
         with pytest.raises(ClientError, match="PartiQLSelect"):

@@ -1,4 +1,4 @@
-"""What items and requests cost: by the examples of AWS's developer guide, and by ddbio's own rules."""
+"""Prices of items and requests: by the examples of AWS's developer guide, and by ddbio's own rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def test_reads_of_the_guide(size_bytes, units):
     [(0, 1), (500, 1), (512, 1), (KIB, 1), (int(1.5 * KIB), 2), (2 * KIB, 2), (int(3.5 * KIB), 4)],
 )
 def test_writes_of_the_guide(size_bytes, units):
-    """The examples of the guide's page about writes, by item and by item of BatchWriteItem; nothing costs a unit."""
+    """The examples of the guide's page about writes, by item and by item of BatchWriteItem.
+
+    A missing item costs one unit.
+    """
     assert write_units(size_bytes) == units
 
 
@@ -58,7 +61,7 @@ def test_writes_of_the_guide(size_bytes, units):
     ],
 )
 def test_sizes_of_the_guide(item, size_bytes):
-    """Each rule of the guide's page about sizes, worked out by hand."""
+    """Each rule of the guide's page about sizes, calculated manually."""
     assert item_bytes(item) == size_bytes
 
 

@@ -33,14 +33,14 @@ def create(client, name="tab", **members):
 
 @pytest.fixture(scope="module", params=["fake", "moto"])
 def endpoint(request):
-    """Serve an endpoint that limits nothing worth mentioning."""
+    """Serve an endpoint without practical limits."""
     with FakeDynamoDB(burst_at_creation=1.0) if request.param == "fake" else MotoServer() as server:
         yield server.endpoint_url
 
 
 @pytest.fixture
 def serve(endpoint, connect):
-    """Return a maker of proxies with a fresh table, and their clients."""
+    """Return a factory of proxies with a fresh table, and their clients."""
     running = []
 
     def make(**options):
@@ -57,7 +57,7 @@ def serve(endpoint, connect):
 
 
 def test_what_passes_is_stored_at_the_endpoint(serve, endpoint, connect):
-    """Writes and reads through the proxy are the endpoint's own."""
+    """Writes and reads through the proxy reach the endpoint."""
     _, client = serve(burst_at_creation=1.0)
     client.put_item(TableName="tab", Item={**KEY, "n": {"N": "1"}})
     values = {":n": {"N": "2"}}
@@ -77,7 +77,7 @@ def test_what_passes_is_stored_at_the_endpoint(serve, endpoint, connect):
 
 
 def test_requests_are_priced_by_their_items(serve):
-    """Units come from the items sent and returned, whatever the endpoint says it consumed."""
+    """Units come from the items sent and returned, regardless of the endpoint's consumed capacity."""
     fake, client = serve(burst_at_creation=1.0)
     asked = {"ReturnConsumedCapacity": "INDEXES"}
     batch = [put("a", 3, g={"S": "g"}), put("b", 1), {"DeleteRequest": {"Key": {"pk": {"S": "c"}}}}]
@@ -101,7 +101,7 @@ def test_requests_are_priced_by_their_items(serve):
 
 
 def test_capacity_holds_back_what_is_too_much(serve):
-    """A batch is admitted item by item, the rest comes back; then writes and reads are throttled by name."""
+    """A batch is admitted item by item, and the others are returned. Then writes and reads are throttled by name."""
     fake, client = serve(wcu=2, rcu=1)
     left = client.batch_write_item(RequestItems={"tab": [put(str(at), 3) for at in range(5)]})["UnprocessedItems"]
     assert len(left["tab"]) == 4
@@ -118,7 +118,7 @@ def test_capacity_holds_back_what_is_too_much(serve):
 
 
 def test_faults_strike_in_front_of_the_endpoint(serve, endpoint, connect):
-    """Errors and resets after the fact leave the write at the endpoint, leftovers do not."""
+    """After errors and resets the write is at the endpoint. Unprocessed items are not."""
     _, client = serve(burst_at_creation=1.0, faults=Faults(unprocessed_ratio=1.0))
     batch = {"tab": [put("a"), put("b")]}
     assert client.batch_write_item(RequestItems=batch)["UnprocessedItems"] == batch
@@ -143,14 +143,14 @@ def test_faults_strike_in_front_of_the_endpoint(serve, endpoint, connect):
     ],
 )
 def test_storms_reach_all_reads_and_writes(serve, operation, members):
-    """A storm throttles transactions and statements too, whose capacity the proxy does not know."""
+    """A storm also throttles transactions and statements, whose capacity the proxy does not know."""
     _, client = serve(faults=Faults(storms=(Storm(0, 1e6),)))
     with pytest.raises(ClientError, match="ProvisionedThroughputExceeded"):
         getattr(client, operation)(**members)
 
 
-def test_the_endpoint_says_what_is_wrong(serve):
-    """Absent tables and malformed items are the endpoint's to refuse, and cost nothing."""
+def test_the_endpoint_reports_errors(serve):
+    """The endpoint refuses missing tables and malformed items, which cost nothing."""
     fake, client = serve(burst_at_creation=1.0)
     with pytest.raises(ClientError, match="ResourceNotFound"):
         client.put_item(TableName="absent", Item=KEY)
@@ -160,7 +160,7 @@ def test_the_endpoint_says_what_is_wrong(serve):
 
 
 def test_a_proxy_holds_no_items(serve):
-    """Loading is for the endpoint itself."""
+    """Items must be loaded at the endpoint."""
     fake, _ = serve()
     with pytest.raises(OptionError, match="endpoint itself"):
         fake.load("tab", b"", "pk:S")
@@ -173,7 +173,7 @@ def test_an_address_that_is_none_is_refused():
 
 
 def test_an_endpoint_that_is_gone_resets_the_client(connect):
-    """Nothing is answered in the name of an endpoint that does not answer."""
+    """If the endpoint does not answer, the proxy does not answer either."""
     with FakeDynamoDB() as gone:
         url = gone.endpoint_url
     with FakeDynamoDB(proxy=url) as fake, pytest.raises(ConnectionClosedError):

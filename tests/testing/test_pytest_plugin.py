@@ -1,4 +1,4 @@
-"""The fixtures that pytest gets from an installed ddbio."""
+"""The pytest fixtures of an installed ddbio."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ ITEMS = [{"id": {"S": f"o{number}"}, "total": {"N": str(number)}} for number in 
 
 
 def test_every_client_finds_the_table(loaded_table):
-    """A table that was loaded answers ddbio and boto3, which are told no endpoint."""
+    """A loaded table answers ddbio and boto3 without an endpoint option."""
     table = loaded_table(ITEMS, key="id:S", name="orders")
     assert table.items == ddbio.read_table("orders").num_rows == 20
     got = boto3.client("dynamodb").get_item(TableName="orders", Key={"id": {"S": "o7"}})
     assert got["Item"]["total"] == {"N": "7"}
 
 
-def test_each_test_has_a_dynamodb_of_its_own(dynamodb_fake):
-    """Nothing of another test is there."""
+def test_each_test_has_its_own_dynamodb(dynamodb_fake):
+    """The fake has no tables of other tests."""
     assert boto3.client("dynamodb", endpoint_url=dynamodb_fake.endpoint_url).list_tables()["TableNames"] == []
 
 
 @pytest.mark.dynamodb_fake(wcu=7)
 def test_a_marker_gives_parameters(dynamodb_fake):
-    """The fake has what the marker says."""
+    """The fake has the parameters of the marker."""
     assert dynamodb_fake.wcu == 7
 
 
 def test_a_pipeline_runs_from_table_to_bucket(loaded_table, s3_fake):
-    """A scan into the test's own bucket holds every row, and the table."""
+    """A scan of the table into the test's own bucket has every row."""
     loaded_table(ITEMS, name="orders")
     report = ddbio.scan_to_files("orders", f"{s3_fake.uri}/orders", engine="local")
     assert report.rows == 20
@@ -42,9 +42,11 @@ def test_a_pipeline_runs_from_table_to_bucket(loaded_table, s3_fake):
 
 
 def test_the_plugin_is_an_entry_point():
-    """It is found wherever ddbio is installed."""
-    (found,) = [each for each in importlib.metadata.entry_points(group="pytest11") if each.name == "ddbio"]
-    assert found.value == "pytest_ddbio"
+    """The plugin is registered wherever ddbio is installed."""
+    (plugin,) = [
+        entry_point for entry_point in importlib.metadata.entry_points(group="pytest11") if entry_point.name == "ddbio"
+    ]
+    assert plugin.value == "pytest_ddbio"
 
 
 def test_a_run_that_asks_for_nothing_imports_nothing():
@@ -56,8 +58,8 @@ def test_a_run_that_asks_for_nothing_imports_nothing():
     assert done.stdout.strip() == "[]"
 
 
-def test_without_moto_the_fixture_says_what_to_install(tmp_path):
-    """A machine without moto's server gets one line, and no traceback."""
+def test_without_moto_the_fixture_names_the_package(tmp_path):
+    """Without moto's server the error is one line without a traceback."""
     (tmp_path / "test_it.py").write_text("def test_it(s3_fake):\n    pass\n")
     (tmp_path / "moto").mkdir()
     (tmp_path / "moto/__init__.py").write_text("raise ImportError")

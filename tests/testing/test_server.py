@@ -31,7 +31,7 @@ def send(fake, body=b"{}", path="/", method="POST", **headers):
 
 
 def talk(fake, text):
-    """Send raw bytes and return all that comes back until the server closes."""
+    """Send raw bytes and return the reply until the server closes the connection."""
     address = urlsplit(fake.endpoint_url)
     with socket.create_connection((address.hostname, address.port)) as connection:
         connection.sendall(text)
@@ -47,7 +47,7 @@ def kind(body):
 
 
 def test_reply_has_the_headers_of_the_service(fake):
-    """Type, checksum, date, server and request id are on every reply, errors included."""
+    """Type, checksum, date, server and request id are on every reply, including errors."""
     for body in (b"{}", b"broken"):
         _, headers, reply = send(fake, body)
         assert headers["Content-Type"] == "application/x-amz-json-1.0"
@@ -76,7 +76,7 @@ def test_reply_has_the_headers_of_the_service(fake):
     ids=str,
 )
 def test_wrong_requests_have_their_errors(fake, changed, expected):
-    """Whatever is wrong with a request, the answer is a client error of DynamoDB's own."""
+    """Every wrong request gets a client error of DynamoDB."""
     status, _, body = send(fake, **changed)
     assert (status, kind(body)) == (400, expected)
 
@@ -98,7 +98,7 @@ def test_wrong_requests_have_their_errors(fake, changed, expected):
     ids=ascii,
 )
 def test_values_of_wrong_json_type_are_serialization_errors(fake, value, expected):
-    """A wrong JSON type has another error than a wrong value, and nothing is stored."""
+    """A wrong JSON type has a different error than a wrong value, and nothing is stored."""
     fake.load("tab", [], "pk")
     item = json.dumps({"TableName": "tab", "Item": {"pk": {"S": "a"}, "a": value}}).encode()
     status, _, body = send(fake, item, X_Amz_Target="DynamoDB_20120810.PutItem")
@@ -107,7 +107,7 @@ def test_values_of_wrong_json_type_are_serialization_errors(fake, value, expecte
 
 
 def test_connection_carries_many_requests(fake):
-    """Requests sent at once on one connection are answered in order, until one says close."""
+    """Pipelined requests on one connection are answered in order, until one has Connection: close."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
     request = f"POST / HTTP/1.1\r\n{lines}Content-Length: 2\r\n%s\r\n{{}}"
     answer = talk(fake, (request % "" * 2 + request % "Connection: close\r\n").encode())
@@ -132,7 +132,7 @@ def test_body_may_come_in_chunks(fake):
     ids=["line", "header", "long", "length"],
 )
 def test_broken_http_is_a_bad_request(fake, text):
-    """What is no HTTP, or too long a head, is answered by 400 and the end of the connection."""
+    """A malformed request, or one with a too long head, is answered by 400, and the connection is closed."""
     assert talk(fake, text).startswith(b"HTTP/1.1 400 Bad Request\r\n")
 
 
@@ -161,12 +161,12 @@ def test_bodies_are_bounded(fake):
     ],
 )
 def test_coding_follows_the_weights(accepted, coding):
-    """The highest weight wins, then the first listed; a star stands for what is not named."""
+    """The highest weight wins, then the first in the list. A star stands for the codings that are not named."""
     assert reply_coding(accepted) == coding
 
 
 def test_large_replies_are_compressed_on_request(fake):
-    """The checksum covers the compressed bytes; small replies stay plain."""
+    """The checksum covers the compressed bytes. Small replies stay uncompressed."""
     fake.load("tab", [{"pk": {"S": "a"}, "x": {"S": "x" * 5000}}], "pk")
     scan = {"X_Amz_Target": "DynamoDB_20120810.Scan", "Accept_Encoding": "gzip"}
     _, headers, body = send(fake, b'{"TableName":"tab"}', **scan)
@@ -220,7 +220,7 @@ def test_slow_reply_blocks_no_other_connection():
 
 
 def test_fault_of_the_fake_is_a_server_error(caplog):
-    """An exception while answering is logged and becomes HTTP 500, and the connection goes on."""
+    """An exception while answering is logged and becomes HTTP 500, and the connection stays open."""
 
     def answer(request):
         if request.target == "/fault":
@@ -238,6 +238,6 @@ def test_fault_of_the_fake_is_a_server_error(caplog):
 
 
 def test_health_is_plain_text(fake):
-    """A GET without anything says that the service is up."""
+    """A GET without a path is answered by a health text."""
     assert send(fake, None, method="GET")[2].startswith(b"healthy: dynamodb")
     assert send(fake, None, path="/_ddbio/absent", method="GET")[0] == 404

@@ -1,4 +1,4 @@
-"""The fake refuses requests in the words and the order of the service."""
+"""The fake refuses requests with the texts of the service, in its order."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def refusal(held, operation, **members):
     ],
 )
 def test_constraints_are_named_as_the_service_names_them(held, operation, members, expected):
-    """The table's name comes first, then all constraints at once, then expressions; the table itself comes last."""
+    """The table's name comes first, then all constraints together, then expressions. The missing table comes last."""
     assert expected in refusal(held, operation, **members)
 
 
@@ -158,7 +158,7 @@ def test_a_local_index_needs_a_sort_key_of_the_table(held):
 
 
 def test_numbers_that_stay_are_refused(hold):
-    """UpdateTable refuses the numbers that a provisioned table has."""
+    """UpdateTable refuses the current throughput of a provisioned table."""
     held = hold()
     held.create(units=(5, 6))
     numbers = {"ReadCapacityUnits": 5, "WriteCapacityUnits": 6}
@@ -167,12 +167,12 @@ def test_numbers_that_stay_are_refused(hold):
 
 
 def condition(operator, *values):
-    """Return an older condition."""
+    """Return a legacy condition."""
     return {"ComparisonOperator": operator, **({"AttributeValueList": list(values)} if values else {})}
 
 
 @pytest.mark.parametrize(
-    ("given", "count"),
+    ("conditions", "count"),
     [
         ({"n": condition("EQ", {"N": "5.0"})}, 1),
         ({"n": condition("NE", {"N": "5"})}, 0),
@@ -186,29 +186,29 @@ def condition(operator, *values):
         ({"s": condition("BEGINS_WITH", {"S": "he"}), "n": condition("LT", {"N": "5"})}, 0),
     ],
 )
-def test_older_filters_mean_what_expressions_mean(held, given, count):
-    """Each operator of ScanFilter and QueryFilter passes the items that it names, and so does Expected."""
-    assert b'"Count":%d' % count in b"".join(run(held, "Scan", TableName="tab", ScanFilter=given))
+def test_legacy_filters_equal_expressions(held, conditions, count):
+    """Each operator of ScanFilter, QueryFilter and Expected selects the right items."""
+    assert b'"Count":%d' % count in b"".join(run(held, "Scan", TableName="tab", ScanFilter=conditions))
     keys = {"pk": condition("EQ", {"S": "a"})}
-    reply = run(held, "Query", TableName="tab", KeyConditions=keys, QueryFilter=given)
+    reply = run(held, "Query", TableName="tab", KeyConditions=keys, QueryFilter=conditions)
     assert b'"Count":%d' % count in b"".join(reply)
     if count:
-        run(held, "DeleteItem", TableName="tab", Key={"pk": {"S": "a"}}, Expected=given)
+        run(held, "DeleteItem", TableName="tab", Key={"pk": {"S": "a"}}, Expected=conditions)
     else:
-        put = {"TableName": "tab", "Item": ITEM, "Expected": given}
+        put = {"TableName": "tab", "Item": ITEM, "Expected": conditions}
         assert refusal(held, "PutItem", **put) == "The conditional request failed"
 
 
-def test_older_conditions_can_be_alternatives(held):
+def test_legacy_conditions_can_be_alternatives(held):
     """ConditionalOperator joins the conditions of a filter, or of Expected."""
-    given = {"n": condition("EQ", {"N": "1"}), "s": condition("EQ", {"S": "hello"})}
-    put = {"TableName": "tab", "Item": ITEM, "Expected": given}
+    conditions = {"n": condition("EQ", {"N": "1"}), "s": condition("EQ", {"S": "hello"})}
+    put = {"TableName": "tab", "Item": ITEM, "Expected": conditions}
     assert refusal(held, "PutItem", **put) == "The conditional request failed"
     run(held, "PutItem", **put, ConditionalOperator="OR")
 
 
-def test_older_expectations_say_whether_an_attribute_exists(held):
-    """Exists false refuses what is there; a value alone must be equal."""
+def test_legacy_expectations_check_existence(held):
+    """Exists false refuses an existing attribute. A value without Exists must be equal."""
     key = {"pk": {"S": "a"}}
     failed = "The conditional request failed"
     assert refusal(held, "DeleteItem", TableName="tab", Key=key, Expected={"n": {"Exists": False}}) == failed
@@ -216,8 +216,8 @@ def test_older_expectations_say_whether_an_attribute_exists(held):
     run(held, "DeleteItem", TableName="tab", Key=key, Expected={"n": {"Value": {"N": "5"}}, "x": {"Exists": False}})
 
 
-def test_older_updates_can_be_longer_than_expressions(held):
-    """The limit of 4 KB is for expressions that a client sends."""
+def test_legacy_updates_can_be_longer_than_expressions(held):
+    """The limit of 4 KB only applies to a client's expressions."""
     named = {"TableName": "tab", "Key": {"pk": {"S": "a"}}}
     updates = {f"a{number}": {"Value": {"N": "1"}} for number in range(400)}
     reply = run(held, "UpdateItem", **named, AttributeUpdates=updates, ReturnValues="UPDATED_NEW")
@@ -226,8 +226,8 @@ def test_older_updates_can_be_longer_than_expressions(held):
     assert "Expression size has exceeded" in text
 
 
-def test_older_updates_put_add_and_delete(held):
-    """The actions of AttributeUpdates are the sections of an UpdateExpression."""
+def test_legacy_updates_put_add_and_delete(held):
+    """The actions of AttributeUpdates equal the sections of an UpdateExpression."""
     updates = {
         "s": {"Value": {"S": "new"}},
         "n": {"Action": "ADD", "Value": {"N": "2"}},
@@ -243,7 +243,7 @@ def test_older_updates_put_add_and_delete(held):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("conditions", "message"),
     [
         ({"n": condition("EQ")}, "Invalid number of argument(s) for the EQ ComparisonOperator"),
         ({"n": condition("NULL", {"N": "1"})}, "Invalid number of argument(s) for the NULL ComparisonOperator"),
@@ -252,13 +252,13 @@ def test_older_updates_put_add_and_delete(held):
         ({"n": {"Exists": False, "Value": {"N": "1"}}}, "Value cannot be used when Exists is set to false"),
     ],
 )
-def test_older_conditions_are_checked(held, given, message):
+def test_legacy_conditions_are_checked(held, conditions, message):
     """The number of values and the operator are checked."""
-    assert message in refusal(held, "PutItem", TableName="tab", Item=ITEM, Expected=given)
+    assert message in refusal(held, "PutItem", TableName="tab", Item=ITEM, Expected=conditions)
 
 
 def test_collections_have_a_size_if_there_is_a_local_index(hold):
-    """ItemCollectionMetrics come with writes of tables with a local index, if they are asked for."""
+    """ItemCollectionMetrics are in replies to writes of tables with a local index, if they are requested."""
     held = hold()
     index = {
         "IndexName": "local",

@@ -1,4 +1,4 @@
-"""What writes cost by ddbio's rules is what the fake bills, which has rules of its own."""
+"""The costs of writes by ddbio's rules equal the bill of the fake, which implements its own rules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INDEXES = [
 
 
 def described(index: SecondaryIndex) -> dict:
-    """Return an index as CreateTable takes it."""
+    """Return an index as a parameter of CreateTable."""
     kinds = ["KEYS_ONLY", "INCLUDE", "ALL"]
     kind = kinds[2 if index.projected is None else bool(index.projected)]
     projection = {"ProjectionType": kind, **({"NonKeyAttributes": list(index.projected)} if index.projected else {})}
@@ -42,8 +42,8 @@ def test_writes_cost_what_the_fake_bills(hold, writes):
     table = held.create(
         key=("pk:S", "sk:S"),
         more=("a:S", "b:S", "c:S"),
-        GlobalSecondaryIndexes=[described(each) for each in INDEXES if each.is_global],
-        LocalSecondaryIndexes=[described(each) for each in INDEXES if not each.is_global],
+        GlobalSecondaryIndexes=[described(number) for number in INDEXES if number.is_global],
+        LocalSecondaryIndexes=[described(number) for number in INDEXES if not number.is_global],
     )
     key, old = {"pk": {"S": "p"}, "sk": {"S": "s"}}, None
     for attributes in writes:

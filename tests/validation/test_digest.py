@@ -1,4 +1,4 @@
-"""One digest, whatever holds the items."""
+"""The digest is the same for all containers of the items."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LINES = [json.dumps(item).encode() for item in ITEMS]
 
 @pytest.fixture(scope="module")
 def expected():
-    """Return the digest of the items, by the plain reference."""
+    """Return the digest of the items by the plain reference implementation."""
     digest = Digest()
     digest.add_items(ITEMS)
     return digest.hexdigest()
@@ -51,7 +51,7 @@ def batch():
 
 
 def test_bytes_and_arrow(expected, batch):
-    """Lines, export lines, a page, a batch and a table of the same items have one digest."""
+    """Lines, export lines, a page, a batch and a table of the same items have the same digest."""
     export = b"".join(b'{"Item":%b}\n' % line for line in LINES)
     page = json.dumps({"Items": ITEMS[::-1]}).encode()
     answer = json.dumps({"Count": len(ITEMS), "Items": ITEMS, "ScannedCount": 99, "LastEvaluatedKey": {}}).encode()
@@ -59,7 +59,7 @@ def test_bytes_and_arrow(expected, batch):
     assert {ddbio.digest(source) for source in sources} == {expected}
 
 
-def test_whatever_holds_columns(expected, batch):
+def test_readers_and_data_frames(expected, batch):
     """A reader and a data frame of another library have the digest of their rows."""
     table = pa.Table.from_batches([batch])
     assert ddbio.digest(pa.RecordBatchReader.from_batches(batch.schema, table.to_batches(3))) == expected
@@ -82,7 +82,7 @@ def test_files(expected, batch, tmp_path):
 
 
 def test_files_of_other_shapes(expected, tmp_path):
-    """Export lines after a byte order mark, documents of many lines, a page and zstd have the digest of their items."""
+    """Export lines after a byte order mark, documents of several lines, a page and zstd have the items' digest."""
     bodies = {
         "bom.json": codecs.BOM_UTF8 + b"".join(b'{"Item":%b}\n' % line for line in LINES),
         "indented.json": "\n".join(json.dumps(item, indent=2) for item in ITEMS).encode(),
@@ -102,7 +102,7 @@ def test_a_broken_file_is_named(tmp_path):
 
 
 def test_a_large_file_is_digested_by_its_ranges(tmp_path):
-    """Threads digest ranges of DynamoDB JSON, whose documents may take several lines; the sum is that of the file."""
+    """Threads digest ranges of DynamoDB JSON, whose documents may have several lines. The sum is the file's digest."""
     items = [*LINES, json.dumps(ITEMS[0], indent=1).encode()]
     body = b"\n".join(items * (34 * 1024 * 1024 // sum(map(len, items)))) + b"\n"
     (tmp_path / "large.json").write_bytes(body)
@@ -128,7 +128,7 @@ class OnePage:
     endpoint_url = "http://127.0.0.1:1"
 
     def read(self, _, __):
-        """Return it."""
+        """Return the page."""
         body = json.dumps({"Items": ITEMS}).encode()
         return Page(body, len(ITEMS), len(ITEMS), None, 1.0, len(body))
 
@@ -137,7 +137,7 @@ class OnePage:
 
 
 class WrongDecoder(Decoder):
-    """Decode pages, and get something wrong in one row."""
+    """Decoder of pages with a mistake in one row."""
 
     def __init__(self, schema, mistake):
         super().__init__(schema, nulls="keep")
@@ -165,7 +165,7 @@ class WrongDecoder(Decoder):
     ids=["number", "text", "lost attribute", "set", "lost row", "row twice", "none"],
 )
 def test_a_decoder_s_mistake_is_found(expected, batch, mistake, is_found):
-    """The digest of a scan is that of the bytes of its pages, and tells when columns hold something else."""
+    """The digest of a scan is computed from the bytes of its pages, and differs if columns differ."""
     task = ScanTask(0, ClientSpec(), (ReadRequest("t"),), 1, batch.schema, nulls="keep", digest=True)
     stream = PageStream(task, LocalBudget(None), lambda: WrongDecoder(batch.schema, mistake), pages=OnePage())
     columns = digest_of_batches(list(stream))

@@ -1,4 +1,4 @@
-"""The set of keys seen: exactly the first of equal keys is new, however the stream is cut."""
+"""The set of seen keys: exactly the first of equal keys is new, for any division into batches."""
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ def prints_of(pairs):
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=20), max_size=10))
 def test_first_of_equal_prints_is_new(stream):
-    """A fingerprint is new unless both its words came before, also where many share one word."""
+    """A fingerprint is new unless both its words occurred before, even if many share one word."""
     seen, keys = set(), KeySet()
     for pairs in stream:
         expected = []
@@ -28,7 +28,7 @@ def test_first_of_equal_prints_is_new(stream):
 
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=200), st.integers(1, 50))
 def test_equal_keys_have_equal_prints(values, step):
-    """Keys are distinguished by value: as many are new as there are different ones."""
+    """Keys are distinguished by value: the number of new keys is the number of distinct ones."""
     keys, new = KeySet(), 0
     for start in range(0, len(values), step):
         part = values[start : start + step]
@@ -38,6 +38,6 @@ def test_equal_keys_have_equal_prints(values, step):
 
 
 def test_the_words_of_a_print_differ():
-    """The second word says something that the first does not."""
+    """The second word is independent of the first."""
     prints = key_fingerprints(pa.RecordBatch.from_pydict({"pk": ["a", "b"]}), ["pk"])
     assert len({*prints.high.tolist(), *prints.low.tolist()}) == 4

@@ -12,7 +12,7 @@ from ddbio.validation.rules import QualityRules
 
 
 def failures(rule, column, field_=None, rescued=None):
-    """Return the numbers of the rows that break a rule of one column."""
+    """Return the numbers of the rows that break a column's rule."""
     n_rows = len(column)
     columns = [pa.array(range(n_rows)), column]
     fields = [pa.field("row", pa.int64()), field_ or pa.field("a", column.type)]
@@ -22,9 +22,9 @@ def failures(rule, column, field_=None, rescued=None):
     checker = RuleChecker(QualityRules(columns={"a": rule}), ["row"], n_rows)
     checker.add_batch(pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)))
     (result,) = checker.results()
-    found = [int(each["key"]["row"]["N"]) for each in result.examples]
-    assert (result.failures, result.passed) == (len(found), not found)
-    return found
+    rows = [int(example["key"]["row"]["N"]) for example in result.examples]
+    assert (result.failures, result.passed) == (len(rows), not rows)
+    return rows
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def failures(rule, column, field_=None, rescued=None):
     ],
 )
 def test_range_bounds_numbers_of_every_type(column):
-    """Both bounds belong to the range, and a null is no number."""
+    """Both bounds are inclusive, and a null is not a number."""
     assert failures({"range": {"min": Decimal(5)}}, column) == [0]
     assert failures({"range": {"max": Decimal("5.0")}}, column) == [3]
     assert failures({"range": {"min": Decimal("1.5"), "max": Decimal(8)}}, column) == [0, 3]
@@ -44,24 +44,24 @@ def test_range_bounds_numbers_of_every_type(column):
 
 
 def test_bounds_are_compared_exactly():
-    """A double is the one that is nearest to the rule's digits, and bounds may have more digits than decimal128."""
+    """A double equals the nearest one of the rule's digits, and bounds may have more digits than decimal128."""
     doubles = pa.array([0.3, 0.7, 2.3])
     same = [Decimal("0.3"), Decimal("0.7"), Decimal("2.3")]
     assert failures({"in_set": same}, doubles) == []
     assert failures({"range": {"min": same[0], "max": same[2]}}, doubles) == []
-    whole = pa.array([Decimal(99_999), Decimal(100_000), Decimal(10**37)], pa.decimal128(38, 0))
-    assert failures({"range": {"max": Decimal("99999.99")}}, whole) == [1, 2]
-    assert failures({"in_set": [Decimal(99_999), Decimal("0.5")]}, whole) == [1, 2]
+    integers = pa.array([Decimal(99_999), Decimal(100_000), Decimal(10**37)], pa.decimal128(38, 0))
+    assert failures({"range": {"max": Decimal("99999.99")}}, integers) == [1, 2]
+    assert failures({"in_set": [Decimal(99_999), Decimal("0.5")]}, integers) == [1, 2]
 
 
 def test_numbers_that_are_text_are_compared_as_numbers():
-    """A column of type N that Arrow holds as text has numbers."""
+    """Arrow text columns of type N have numbers."""
     column = pa.array(["10", "9", "1E2", None])
     assert failures({"range": {"max": Decimal(50)}}, column, tagged_field("a", pa.string(), "N")) == [2]
 
 
 def test_texts_are_bounded_matched_and_listed():
-    """A regular expression is that of the whole value."""
+    """A regular expression matches the entire value."""
     column = pa.array(["new", "old", None, "newer"])
     assert failures({"regex": "new|old"}, column) == [3]
     assert failures({"in_set": ["new", "old"]}, column) == [3]
@@ -71,18 +71,18 @@ def test_texts_are_bounded_matched_and_listed():
 
 
 def test_a_column_that_is_not_there_has_nulls():
-    """Every row lacks the attribute, and other rules have nothing to look at."""
+    """Every row lacks the attribute, and other rules have nothing to check."""
     batch = pa.RecordBatch.from_pydict({"row": [1, 2]})
     checker = RuleChecker(QualityRules(columns={"b": {"not_null": True, "regex": "x"}}), ["row"], 1)
     checker.add_batch(batch)
-    assert [(each.rule, each.failures, len(each.examples)) for each in checker.results()] == [
+    assert [(result.rule, result.failures, len(result.examples)) for result in checker.results()] == [
         ("not_null", 2, 1),
         ("regex: x", 0, 0),
     ]
 
 
 def test_values_in_the_rescue_column_count():
-    """A rescued value is there; one of another type than the rule's breaks it."""
+    """A rescued value is not missing. A value of another type than the rule's breaks it."""
     column = pa.array([5, None, None, None, None])
     rescued = [None, '{"a":{"N":"1E30"}}', '{"a":{"S":"x"}}', '{"b":{"S":"x"}}', '{"a":{"NULL":true}}']
     assert failures({"not_null": True}, column, rescued=rescued) == [3, 4]
@@ -91,13 +91,13 @@ def test_values_in_the_rescue_column_count():
 
 
 def test_a_rule_that_does_not_suit_its_column_is_an_error():
-    """The error names rule, column and type."""
+    """The error names the rule, the column and the type."""
     with pytest.raises(OptionError, match=r"'range: min x' does not suit column 'a', which is int64"):
         failures({"range": {"min": "x"}}, pa.array([1]))
 
 
 def test_rows_with_values_are_those_of_columns_and_of_the_rescue_column():
-    """A rescued value counts if it can be part of a key; an attribute without a column has no values."""
+    """A rescued value counts if it can be part of a key. An attribute without a column has no values."""
     rescued = [None, '{"a":{"S":"x"}}', '{"a":{"BOOL":true}}', '{"b":{"S":"x"}}', None]
     batch = pa.RecordBatch.from_pydict(
         {"row": range(5), "a": [1, None, None, None, None], RESCUE_NAME: pa.array(rescued, pa.string())}

@@ -1,4 +1,4 @@
-"""Rows of a side are the same whether they are held in memory or in a temporary file."""
+"""Rows of a side are the same in memory and in a temporary file."""
 
 import numpy as np
 import pytest
@@ -9,20 +9,20 @@ from ddbio.validation.key_join import RowStore
 
 @pytest.mark.parametrize("held_bytes", [1 << 30, 16 * 700, 1])
 def test_rows_come_back_by_bucket(held_bytes):
-    """Every row comes back once, in its bucket's group, however many runs were spilled."""
+    """Every row is returned once, in its bucket's group, for any number of spilled runs."""
     words = np.random.default_rng(5)
     batches = [Rows(*words.integers(0, 2**64, (2, 250), np.uint64)) for _ in range(8)]
-    whole, sums = Rows.joined(batches), BucketSums()
+    all_rows, sums = Rows.joined(batches), BucketSums()
     with RowStore(held_bytes) as store:
         for batch in batches:
             sums.add(batch)
             store.add(batch)
         chosen = [0, 1, 2, 7, *range(100, BUCKETS, 3), BUCKETS - 1]
         for buckets in (chosen, [5], []):
-            found = store.rows(buckets)
-            wanted = np.isin(buckets_of(whole.keys), buckets)
-            assert sorted(zip(*map(np.ndarray.tolist, found), strict=True)) == sorted(
-                zip(whole.keys[wanted].tolist(), whole.items[wanted].tolist(), strict=True)
+            rows = store.rows(buckets)
+            wanted = np.isin(buckets_of(all_rows.keys), buckets)
+            assert sorted(zip(*map(np.ndarray.tolist, rows), strict=True)) == sorted(
+                zip(all_rows.keys[wanted].tolist(), all_rows.items[wanted].tolist(), strict=True)
             )
 
 

@@ -1,4 +1,4 @@
-"""Quality rules are read from YAML, and what is wrong is said with its line."""
+"""Quality rules from YAML, and errors with line numbers."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def read(folder, text):
 
 
 def test_rules_are_read_exactly(tmp_path):
-    """Numbers keep every digit; each rule counts."""
+    """Numbers keep every digit, and each rule counts."""
     rules = read(tmp_path, WHOLE)
     assert rules.columns["total"].range.max == Decimal("12345678901234567890.123456789")
     assert rules.columns["status"].in_set == ("new", Decimal(5), True)
@@ -40,7 +40,7 @@ def test_rules_are_read_exactly(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("columns:\n  a:\n    not_nul: true\n", r"line 3: columns\.a\.not_nul: extra inputs"),
         ("columns:\n  a:\n    range: {}\n", r"line 3: columns\.a\.range: give min, max or both"),
@@ -53,14 +53,14 @@ def test_rules_are_read_exactly(tmp_path):
         ("columns:\n  a:\n    range: {min: 1, max: .inf}\n", r"line 3: columns\.a\.range: min and max must both"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(tmp_path, text, told):
-    """The error has the file, the line, the rule and what is wrong."""
-    with pytest.raises(OptionError, match=rf"rules\.yaml, {told}"):
+def test_errors_have_the_line(tmp_path, text, message):
+    """The error has the file, the line, the rule and the problem."""
+    with pytest.raises(OptionError, match=rf"rules\.yaml, {message}"):
         read(tmp_path, text)
 
 
 def test_a_file_that_is_not_there_and_a_missing_library_are_named(tmp_path):
-    """The error says what to do."""
+    """The error names the remedy."""
     with pytest.raises(OptionError, match=r"nothing\.yaml"):
         read_rules(tmp_path / "nothing.yaml")
     script = """

@@ -1,4 +1,4 @@
-"""What the tasks of an engine read of a side adds up to what one process reads."""
+"""The tasks of an engine compute the same sums of a side as one process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HASHING = Hashing(("pk",), 1.0)
 
 
 class _Pickling(LocalEngine):
-    """Run tasks as workers elsewhere get them, and shuffle in memory."""
+    """Engine that pickles tasks as for remote workers, and shuffles in memory."""
 
     def run(self, function, tasks, budget):
         assert function is not words_of_portion
@@ -40,8 +40,8 @@ class _Pickling(LocalEngine):
             for task in pickle.loads(pickle.dumps(list(source.tasks))):
                 parts += source.split(task, source.budget)
         parts.sort(key=itemgetter(0))
-        budget, found = LocalBudget(None), pickle.loads(pickle.dumps(function))
-        return [found((data for key, data in parts if key[0] == number), budget) for number in range(partitions)]
+        budget, unpickled = LocalBudget(None), pickle.loads(pickle.dumps(function))
+        return [unpickled((data for key, data in parts if key[0] == number), budget) for number in range(partitions)]
 
 
 @pytest.fixture
@@ -58,27 +58,30 @@ def side(fake, tmp_path, request):
 
 @pytest.mark.parametrize("side", ["table", "files"], indirect=True)
 def test_tasks_add_up_to_the_side(side):
-    """Digest, sums, columns, failures of rules, repeated values and wanted rows are those of one reading."""
+    """Digest, sums, columns, failures of rules, repeated values and requested rows equal those of one pass."""
     reading, checks = Reading(None, {"pk": "S"}, "merge"), Checks(RULES, ("pk",), 3)
     wanted = Sums(checks)
     rows = []
-    for each in side.hashed(reading, HASHING):
-        wanted.add(each)
-        rows.append(each.rows)
+    for hashed in side.hashed(reading, HASHING):
+        wanted.add(hashed)
+        rows.append(hashed.rows)
     engine = _Pickling()
     summary = side.summarised(Reading(None, {"pk": "S"}, "merge", engine), HASHING, checks)
-    found = summary.sums
-    assert found.digest == wanted.digest
-    assert found.digest.count == 200
-    assert (found.seen.types, found.buckets.to_bytes()) == (wanted.seen.types, wanted.buckets.to_bytes())
-    assert [(each.rule, each.failures, len(each.examples)) for each in found.checker.results()] == [
+    sums_of_tasks = summary.sums
+    assert sums_of_tasks.digest == wanted.digest
+    assert sums_of_tasks.digest.count == 200
+    assert (sums_of_tasks.seen.types, sums_of_tasks.buckets.to_bytes()) == (
+        wanted.seen.types,
+        wanted.buckets.to_bytes(),
+    )
+    assert [(result.rule, result.failures, len(result.examples)) for result in sums_of_tasks.checker.results()] == [
         ("range: max 150", 48, 3),
         ("not_null", 0, 0),
     ]
     every = range(BUCKETS)
     with RemoteRowStore(summary, 0) as unique, RemoteRowStore(summary) as keys:
-        assert unique.repeated(every, found.unique[0].counts) == 100
-        assert keys.repeated(every, found.buckets.counts) == 0
+        assert unique.repeated(every, sums_of_tasks.unique[0].counts) == 100
+        assert keys.repeated(every, sums_of_tasks.buckets.counts) == 0
     local = replace(summary, engine=LocalEngine())
     assert np.array_equal(np.sort(Rows.joined(list(local.rows(every))).items), np.sort(Rows.joined(rows).items))
     hashes = key_words(pa.record_batch({"pk": ["k3", "k9", "none"]}), ("pk",))

@@ -1,4 +1,4 @@
-"""``validate``: any two of table, export, files and data in memory; what differs is counted, named and shown."""
+"""``validate`` of any two of table, export, files and data in memory. Differences are counted, named and shown."""
 
 import json
 from decimal import Decimal
@@ -16,7 +16,7 @@ N_ITEMS = 3_000
 
 
 def item(number):
-    """Return an item; some have NULL, some an attribute of another type."""
+    """Return an item. Some have NULL, some an attribute of another type."""
     made = {
         "pk": {"S": f"k{number % 100}"},
         "sk": {"N": str(number)},
@@ -34,12 +34,12 @@ def item(number):
 
 def lines(items):
     """Return items as export lines."""
-    return b"".join(json.dumps({"Item": each}).encode() + b"\n" for each in items)
+    return b"".join(json.dumps({"Item": item}).encode() + b"\n" for item in items)
 
 
 @pytest.fixture(scope="module")
 def server():
-    """Serve a table, and one that differs from it by one changed, one missing and one new item."""
+    """Serve a table, and a second one with one changed, one missing and one new item."""
     with FakeDynamoDB() as fake:
         items = [item(number) for number in range(N_ITEMS)]
         fake.load("orders", lines(items), "pk:S,sk:N")
@@ -50,7 +50,7 @@ def server():
 
 @pytest.fixture(scope="module")
 def at(server):
-    """Return the options that say where the tables are served."""
+    """Return the endpoint options of the tables."""
     return {"endpoint_url": server.endpoint_url}
 
 
@@ -67,7 +67,7 @@ def folders(at, tmp_path_factory):
 
 @pytest.mark.parametrize(("kind", "nulls"), [("merged", "merge"), ("kept", "keep"), ("export", "keep")])
 def test_a_table_equals_what_was_scanned_of_it(at, folders, kind, nulls):
-    """Files are told from the table by their items alone, and their manifest says whether they keep NULL."""
+    """Files are compared with the table by their items alone, and their manifest records whether they keep NULL."""
     report = ddbio.validate("orders", folders[kind], **at)
     assert report.equal
     assert report.passed
@@ -80,14 +80,14 @@ def test_a_table_equals_what_was_scanned_of_it(at, folders, kind, nulls):
 @pytest.mark.parametrize("form", ["parquet", "orc", "avro", "csv", "json"])
 @pytest.mark.parametrize("by", ["day", "year(day)"])
 def test_a_table_equals_its_files_of_every_format_and_partitioning(at, tmp_path, form, by):
-    """Types come from the manifest where the format keeps none; parts of times are no attributes."""
+    """Types come from the manifest if the format has none. Parts of times are not attributes."""
     ddbio.scan_to_files("orders", tmp_path, format=form, partition_by=by, engine="local", **at)
     report = ddbio.validate("orders", tmp_path, **at)
     assert (report.equal, report.target_rows) == (True, N_ITEMS)
 
 
-def test_a_file_that_was_replaced_is_read_as_it_is(at, tmp_path):
-    """One value that was changed in place is found, in Parquet and in text, though sizes differ from the manifest's."""
+def test_a_replaced_file_is_read_in_its_current_state(at, tmp_path):
+    """One value changed in place is detected, in Parquet and in text, even if sizes differ from the manifest's."""
     for form in ("parquet", "csv"):
         folder = tmp_path / form
         ddbio.scan_to_files("orders", folder, format=form, compression="none", engine="local", **at)
@@ -98,10 +98,10 @@ def test_a_file_that_was_replaced_is_read_as_it_is(at, tmp_path):
             path.write_text(text.replace("1234.25", "34.25"), "utf-8")
         else:
             table = pq.read_table(path)
-            place = table.schema.get_field_index("total")
+            index = table.schema.get_field_index("total")
             values = [value + 1 if value == Decimal("1234.25") else value for value in table["total"].to_pylist()]
             field = table.schema.field("total")
-            pq.write_table(table.set_column(place, field, pa.array(values, field.type)), path)
+            pq.write_table(table.set_column(index, field, pa.array(values, field.type)), path)
         report = ddbio.validate("orders", folder, **at)
         assert (report.missing, report.extra, report.different) == (0, 0, 1)
         assert report.examples[0].key["sk"] == {"N": "1234"}
@@ -109,7 +109,7 @@ def test_a_file_that_was_replaced_is_read_as_it_is(at, tmp_path):
 
 
 def test_files_equal_an_export_and_data_in_memory(at, folders):
-    """Two sides need no table if one says its key."""
+    """Two sides need no table if one has a recorded key."""
     assert ddbio.validate(folders["export"], folders["kept"], nulls="keep").equal
     table = ddbio.read_table("orders", **at)
     assert ddbio.validate(table, folders["merged"]).equal
@@ -125,7 +125,7 @@ def test_two_tables_differ_by_named_keys(at):
     report = ddbio.validate("orders", "copied", **at)
     assert not report.equal
     assert (report.missing, report.extra, report.different) == (1, 1, 1)
-    shown = {each.kind: each for each in report.examples}
+    shown = {example.kind: example for example in report.examples}
     assert shown["different"].key == {"pk": {"S": "k34"}, "sk": {"N": "1234"}}
     assert shown["different"].source["total"] == {"N": "1234.25"}
     assert shown["different"].target["total"] == {"N": "0.1"}
@@ -138,20 +138,22 @@ def test_two_tables_differ_by_named_keys(at):
 
 
 def test_null_and_missing_differ_only_if_they_are_kept(at):
-    """A side that lost its NULLs equals the table unless NULL is to be kept."""
+    """A side without NULLs equals the table unless NULL must be kept."""
     table = ddbio.read_table("orders", **at)
     assert ddbio.validate("orders", table, **at).equal
     assert ddbio.validate("orders", table, nulls="keep", **at).different == len(range(0, N_ITEMS, 7))
 
 
-def test_columns_that_differ_are_told(at, folders, tmp_path):
-    """An attribute that only one side has, and one of another type, are in the report; so are repeated keys."""
+def test_different_columns_are_reported(at, folders, tmp_path):
+    """The report has an attribute that only one side has, one of another type, and repeated keys."""
     table = pq.read_table(next(folders["merged"].glob("*.parquet")))
-    place = table.schema.get_field_index("sk")
+    index = table.schema.get_field_index("sk")
     texts = pa.array([str(value) for value in table["sk"].to_pylist()])
-    changed = table.set_column(place, "sk", texts).append_column("more", pa.array([None, *["x"] * (len(table) - 1)]))
+    changed = table.set_column(index, "sk", texts).append_column("more", pa.array([None, *["x"] * (len(table) - 1)]))
     report = ddbio.validate(table, changed, key="pk,sk")
-    assert {each.name: (each.source[:1] if each.source else None, each.target) for each in report.columns} == {
+    assert {
+        column.name: (column.source[:1] if column.source else None, column.target) for column in report.columns
+    } == {
         "more": (None, "S (string)"),
         "sk": ("N", "S (string)"),
     }
@@ -161,14 +163,14 @@ def test_columns_that_differ_are_told(at, folders, tmp_path):
 
 
 def test_a_sample_takes_the_same_keys_of_both_sides(at, folders):
-    """A share of the keys is compared, the same of both sides."""
+    """The same share of the keys of both sides is compared."""
     report = ddbio.validate("orders", folders["merged"], sample=0.2, **at)
     assert report.equal
     assert 0.1 < report.source_rows / N_ITEMS < 0.3
 
 
 def test_the_plan_states_both_readings(at, folders, tmp_path):
-    """The plan has each side's size and the units of one reading, and of two if examples are wanted."""
+    """The plan has each side's size and the units of one pass, and of two if examples are requested."""
     plan = ddbio.plan_validate("orders", folders["merged"], rcu_per_second=50, **at)
     assert (plan.source.kind, plan.target.kind, plan.target.rows) == ("table", "files", N_ITEMS)
     assert plan.source.rcu_per_second == 50
@@ -180,7 +182,7 @@ def test_the_plan_states_both_readings(at, folders, tmp_path):
 
 
 def test_rules_are_evaluated_in_the_same_pass(at, folders, tmp_path):
-    """Rules of columns, keys and rows are counted with examples; with a target they are about the target."""
+    """Rules of columns, keys and rows are counted with examples. With a target they apply to the target."""
     rules = tmp_path / "rules.yaml"
     rules.write_text(
         "columns:\n  pk: {regex: 'k[0-9]+', unique: true}\n  total: {range: {min: 1, max: 1e6}}\nunique: [pk, sk]\n"
@@ -188,13 +190,13 @@ def test_rules_are_evaluated_in_the_same_pass(at, folders, tmp_path):
     )
     report = ddbio.validate("orders", rules=str(rules), examples=1, **at)
     assert (report.equal, report.target, report.rules_passed, report.passed) == (None, None, False, False)
-    found = {(each.column, each.rule.partition(":")[0]): each for each in report.rules}
-    assert found["pk", "regex"].passed
-    assert found["pk", "unique"].failures == N_ITEMS - 100
-    assert found["pk, sk", "unique"].passed
-    assert found[None, "row_count"].failures == 1
-    # Values of another type are out of range too.
-    out_of_range = found["total", "range"]
+    results = {(result.column, result.rule.partition(":")[0]): result for result in report.rules}
+    assert results["pk", "regex"].passed
+    assert results["pk", "unique"].failures == N_ITEMS - 100
+    assert results["pk, sk", "unique"].passed
+    assert results[None, "row_count"].failures == 1
+    # Values of another type are also out of range.
+    out_of_range = results["total", "range"]
     assert out_of_range.failures == 1 + len(range(11, N_ITEMS, 11))
     assert len(out_of_range.examples) == 1
     assert set(out_of_range.examples[0]["key"]) == {"pk", "sk"}
@@ -203,7 +205,7 @@ def test_rules_are_evaluated_in_the_same_pass(at, folders, tmp_path):
 
 
 def test_rules_of_other_peoples_files_need_no_key(tmp_path):
-    """Without a key a row that comes again as a whole is a repeated one."""
+    """Without a key, a row that is equal to an earlier one is repeated."""
     rules, path = tmp_path / "rules.yaml", tmp_path / "rows.parquet"
     rules.write_text("columns: {a: {not_null: true}}\n")
     pq.write_table(pa.table({"a": ["x", None, "x"]}), path)
@@ -213,7 +215,7 @@ def test_rules_of_other_peoples_files_need_no_key(tmp_path):
 
 @pytest.mark.parametrize(("rule", "exit_code"), [("not_null: true", 1), ("unique: false", 0)])
 def test_the_command_exits_by_its_rules(tmp_path, rule, exit_code):
-    """Without a second side a rule that is broken ends the command with 1."""
+    """Without a second side, a broken rule ends the command with exit code 1."""
     rules, path = tmp_path / "rules.yaml", tmp_path / "rows.parquet"
     rules.write_text(f"columns: {{a: {{{rule}}}}}\n")
     pq.write_table(pa.table({"a": ["x", None]}), path)
@@ -222,17 +224,17 @@ def test_the_command_exits_by_its_rules(tmp_path, rule, exit_code):
 
 
 def test_lines_of_dynamodb_json_equal_the_table(at, tmp_path):
-    """A file of bare items is a side like any other; NULL is in both."""
+    """A file of bare items is a side like any other. NULL is in both."""
     path = tmp_path / "items.jsonl"
     path.write_bytes(b"".join(json.dumps(item(number)).encode() + b"\n" for number in range(N_ITEMS)))
     assert ddbio.validate("orders", path, **at).equal
 
 
 def test_misfits_are_those_of_one_reading(at, folders):
-    """Values that fit no column are told once, though a second reading finds the examples."""
+    """Values that fit no column are reported once, even if a second pass reads the examples."""
     report = ddbio.validate("copied", folders["merged"], **at)
     assert report.different == 1
-    assert sum(each.count for each in report.misfits if each.path == "total") == len(range(11, N_ITEMS, 11))
+    assert sum(misfit.count for misfit in report.misfits if misfit.path == "total") == len(range(11, N_ITEMS, 11))
 
 
 def test_command_prints_keys_and_exits_by_the_result(server, folders, tmp_path):
@@ -241,12 +243,12 @@ def test_command_prints_keys_and_exits_by_the_result(server, folders, tmp_path):
     equal = CliRunner().invoke(cli, ["validate", "orders", str(folders["merged"]), "--json", *flags])
     assert (equal.exit_code, json.loads(equal.stdout)["equal"]) == (0, True)
     differ = CliRunner().invoke(cli, ["validate", "orders", "copied", "--json", "--html", str(page), *flags])
-    found = json.loads(differ.stdout)
+    values = json.loads(differ.stdout)
     assert differ.exit_code == 1
-    assert {name: found[name] for name in ("equal", "source_rows", "target_rows", "missing", "extra", "different")} == {
+    assert {name: values[name] for name in ("equal", "source_rows", "target_rows", "missing", "extra", "different")} == {
         "equal": False, "source_rows": N_ITEMS, "target_rows": N_ITEMS, "missing": 1, "extra": 1, "different": 1,
     }  # fmt: skip
-    assert all({"key", "source", "target"} <= set(each) for each in found["examples"])
+    assert all({"key", "source", "target"} <= set(example) for example in values["examples"])
     assert "FAILED" in page.read_text("utf-8")
     shown = CliRunner().invoke(cli, ["validate", "orders", "copied", *flags])
     assert "1 missing, 1 extra, 1 different" in shown.stdout
@@ -258,7 +260,7 @@ def test_command_prints_keys_and_exits_by_the_result(server, folders, tmp_path):
 
 @pytest.mark.parametrize("count", [150_000, pytest.param(1_000_000, marks=pytest.mark.nightly)])
 def test_one_changed_value_is_found_and_named(count):
-    """Of many rows, the one whose last digit differs is named, with both values."""
+    """Among many rows, the one whose last digit differs is named, with both values."""
     keys, values = [f"key-{number}" for number in range(count)], list(range(count))
     source = pa.table({"pk": keys, "n": pa.array([Decimal(value) for value in values], pa.decimal128(38, 5))})
     values[123_456] += 1
@@ -270,15 +272,15 @@ def test_one_changed_value_is_found_and_named(count):
     assert (example.source["n"], example.target["n"]) == ({"N": "123456"}, {"N": "123457"})
 
 
-def test_unique_holds_of_an_attribute_that_no_row_has(tmp_path):
-    """As a NULL does, a missing value breaks no rule but not_null."""
+def test_a_missing_attribute_does_not_break_unique(tmp_path):
+    """Like a NULL, a missing value breaks no rule except not_null."""
     (tmp_path / "rules.yaml").write_text("columns: {gone: {unique: true}}\nunique: [pk, gone]\n")
     report = ddbio.validate(pa.table({"pk": ["a", "a"]}), rules=str(tmp_path / "rules.yaml"))
-    assert [(each.column, each.failures) for each in report.rules] == [("gone", 0), ("pk, gone", 0)]
+    assert [(result.column, result.failures) for result in report.rules] == [("gone", 0), ("pk, gone", 0)]
 
 
 def test_a_side_is_read_again_only_for_items_that_it_holds(at):
-    """Rows that a table lacks are not looked for in it; a key that comes again in the other side may be there."""
+    """Rows that a table lacks are not searched in it, but a key that is repeated on the other side is."""
     rows = ddbio.read_table("copied", **at)
     few = rows.slice(0, 10)
     once = ddbio.validate(few, "copied", examples=0, **at)

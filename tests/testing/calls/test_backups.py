@@ -1,4 +1,4 @@
-"""Backups and restores by the fake: what the new table has, and what is refused."""
+"""Backups and restores by the fake: the new table, and refusals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def create(client):
 
 
 def test_a_restored_table_has_its_definition_and_indexes(connect):
-    """Keys, indexes and items are those of the backup, also when the table is gone; settings are not."""
+    """A restored table has the backup's keys, indexes and items, even after its table was deleted, but no settings."""
     with FakeDynamoDB(burst_at_creation=1.0) as fake:
         client = connect(fake.endpoint_url)
         create(client)
@@ -42,7 +42,7 @@ def test_a_restored_table_has_its_definition_and_indexes(connect):
 
 
 def test_a_restore_takes_its_time(connect):
-    """Until it is done the table is being created and serves nothing; so is a backup."""
+    """A table that is being restored does not serve requests, and a backup in progress cannot be used."""
     with FakeDynamoDB(burst_at_creation=1.0, job_seconds=60) as fake:
         client = connect(fake.endpoint_url)
         create(client)
@@ -60,7 +60,7 @@ def test_a_restore_takes_its_time(connect):
 
 
 def test_backups_are_listed_by_pages_and_deleted(connect):
-    """A page ends where it was asked to, and a deleted backup is not found."""
+    """A page has the requested limit, and a deleted backup does not exist."""
     with FakeDynamoDB(burst_at_creation=1.0) as fake:
         client = connect(fake.endpoint_url)
         create(client)
@@ -69,9 +69,9 @@ def test_backups_are_listed_by_pages_and_deleted(connect):
             for name in ("one", "two", "three")
         ]
         page = client.list_backups(TableName="tab", Limit=2)
-        assert [each["BackupArn"] for each in page["BackupSummaries"]] == arns[:2]
-        rest = client.list_backups(TableName="tab", ExclusiveStartBackupArn=page["LastEvaluatedBackupArn"])
-        assert [each["BackupArn"] for each in rest["BackupSummaries"]] == arns[2:]
+        assert [summary["BackupArn"] for summary in page["BackupSummaries"]] == arns[:2]
+        second_page = client.list_backups(TableName="tab", ExclusiveStartBackupArn=page["LastEvaluatedBackupArn"])
+        assert [summary["BackupArn"] for summary in second_page["BackupSummaries"]] == arns[2:]
         client.delete_backup(BackupArn=arns[0])
         with pytest.raises(ClientError, match="BackupNotFound"):
             client.describe_backup(BackupArn=arns[0])
@@ -86,7 +86,7 @@ def test_backups_are_listed_by_pages_and_deleted(connect):
     ],
 )
 def test_what_cannot_be_restored_is_refused(connect, target, members, code):
-    """A name that is taken, a time out of reach and an override have their errors."""
+    """A used name, a time outside the window and an override have their errors."""
     with FakeDynamoDB(burst_at_creation=1.0) as fake:
         client = connect(fake.endpoint_url)
         create(client)

@@ -18,7 +18,7 @@ VALUES = st.one_of(NUMBERS, st.text(max_size=2).map(lambda text: {"S": text}), s
 
 
 def sized(kib, **attributes):
-    """Return an item of so many units."""
+    """Return an item of this number of units."""
     return {**KEY, **attributes, "x": {"S": "x" * (1024 * kib - 100)}}
 
 
@@ -39,7 +39,7 @@ def refused(held, operation, **members):
     ],
 )
 def test_a_failed_condition_is_billed(hold, there, operation, members, units):
-    """A write that fails its condition costs the larger of the item there and the item asked for."""
+    """A write that fails its condition costs the larger of the existing and the new item."""
     held = hold()
     held.create(units=(100, 100))
     held.call(put_item, TableName="tab", Item=sized(there))
@@ -50,7 +50,7 @@ def test_a_failed_condition_is_billed(hold, there, operation, members, units):
 
 
 def test_indexes_pay_nothing_for_a_failed_condition(hold):
-    """A write that fails its condition changes no entry, so that only the table pays."""
+    """A write that fails its condition changes no index entry, so that only the table pays."""
     held = hold()
     index = {
         "IndexName": "byg",
@@ -65,7 +65,7 @@ def test_indexes_pay_nothing_for_a_failed_condition(hold):
 
 
 def test_a_throttled_write_is_not_judged(hold):
-    """Without capacity the answer is throttling, whether the condition would hold or not."""
+    """Without capacity the reply is throttling, regardless of the condition."""
     held = hold()
     held.create(units=(1, 1))
     held.call(put_item, TableName="tab", Item=sized(5))
@@ -74,7 +74,7 @@ def test_a_throttled_write_is_not_judged(hold):
 
 
 def test_an_update_cannot_make_an_item_too_large(hold):
-    """The item after the update has at most 400 KiB, as has its index key its type."""
+    """The updated item is limited to 400 KiB, and its index key must have the right type."""
     held = hold()
     held.create()
     held.now = 10.0
@@ -86,7 +86,7 @@ def test_an_update_cannot_make_an_item_too_large(hold):
 
 @given(left=VALUES, right=VALUES)
 def test_comparisons_are_an_order_within_a_type(left, right):
-    """Of two strings or two numbers exactly one of less, equal, greater holds; other types are only unequal."""
+    """For two strings or numbers exactly one of less, equal and greater is true. Other types can only be unequal."""
     outcomes = [holds(operator, left, right) for operator in ("<", "=", ">")]
     ordered = left.keys() == right.keys() and "BOOL" not in left
     assert sum(outcomes) == (1 if ordered else int(left == right))

@@ -27,7 +27,7 @@ def held(hold):
 
 
 def spend(held, writes, **attributes):
-    """Return how many puts are admitted at once."""
+    """Return the number of puts that are admitted immediately."""
     for count in range(writes):
         try:
             held.call(put_item, TableName="tab", Item={"pk": {"S": str(count)}, **attributes})
@@ -36,15 +36,15 @@ def spend(held, writes, **attributes):
     return writes
 
 
-def test_new_numbers_are_what_throttles(held):
-    """A table's writes follow the numbers that UpdateTable gave it."""
+def test_new_throughput_throttles(held):
+    """The throughput that UpdateTable sets throttles a table's writes."""
     held.call(update_table, TableName="tab", **numbers(5))
     held.now = 1.0
     assert spend(held, 10) == 6
 
 
 def test_an_index_is_rebilled_by_itself(held):
-    """An index keeps its own numbers and entries while they are changed."""
+    """An index keeps its own throughput and entries while they are changed."""
     held.call(update_table, TableName="tab", **numbers(50))
     update = {"Update": {"IndexName": "byg", **numbers(3)}}
     held.call(update_table, TableName="tab", GlobalSecondaryIndexUpdates=[update])
@@ -56,7 +56,7 @@ def test_an_index_is_rebilled_by_itself(held):
 
 
 def test_on_demand_frees_table_and_index(held):
-    """A table that becomes on-demand is limited by its partitions alone, and its indexes are as well."""
+    """A table that becomes on-demand is limited only by its partitions, and so are its indexes."""
     held.call(update_table, TableName="tab", BillingMode="PAY_PER_REQUEST")
     held.now = 1.0
     assert spend(held, 200, g={"S": "g"}) == 200
@@ -79,7 +79,7 @@ def test_on_demand_frees_table_and_index(held):
     ids=str,
 )
 def test_wrong_changes_are_refused(held, members, code):
-    """One kind of change a call, of an index that is there or of one that is not there yet."""
+    """A call makes one kind of change, to an existing index or of a new one."""
     with pytest.raises(Refusal) as caught:
         held.call(update_table, TableName="tab", **members)
     assert caught.value.body["__type"].endswith("#" + code)

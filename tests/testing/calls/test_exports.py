@@ -28,8 +28,8 @@ def exporting(connect, tmp_path):
         yield client, client.describe_table(TableName="tab")["Table"]["TableArn"]
 
 
-def test_an_export_is_written_to_the_letter(exporting, tmp_path):
-    """Manifests, sums and data files say the same, and hold every item once in canonical form."""
+def test_an_export_has_the_format_of_the_service(exporting, tmp_path):
+    """Manifests, checksums and data files agree, and contain every item once with canonical numbers."""
     client, arn = exporting
     started = client.export_table_to_point_in_time(TableArn=arn, S3Bucket="b", S3Prefix="a/b")["ExportDescription"]
     assert started["ExportStatus"] == "IN_PROGRESS"
@@ -54,21 +54,21 @@ def test_an_export_is_written_to_the_letter(exporting, tmp_path):
     summary = json.loads((folder / "manifest-summary.json").read_bytes())
     assert summary["itemCount"] == 50
     assert summary["exportArn"] == started["ExportArn"]
-    found = []
+    exported = []
     for line in (bucket / summary["manifestFilesS3Key"]).read_bytes().splitlines():
         file = json.loads(line)
         body = (bucket / file["dataFileS3Key"]).read_bytes()
         assert base64.b64decode(file["md5Checksum"]) == hashlib.md5(body).digest()
         lines = gzip.decompress(body).splitlines()
         assert len(lines) == file["itemCount"]
-        found += [json.loads(each)["Item"] for each in lines]
-    assert {item["pk"]["S"]: item["n"]["N"] for item in found} == {str(at): f"{at}.5" for at in range(50)}
-    assert all(sorted(item["set"]["SS"]) == ["a", "b", "c"] for item in found)
-    assert len({tuple(item["set"]["SS"]) for item in found}) > 1
+        exported += [json.loads(line)["Item"] for line in lines]
+    assert {item["pk"]["S"]: item["n"]["N"] for item in exported} == {str(at): f"{at}.5" for at in range(50)}
+    assert all(sorted(item["set"]["SS"]) == ["a", "b", "c"] for item in exported)
+    assert len({tuple(item["set"]["SS"]) for item in exported}) > 1
 
 
-def test_a_token_stands_for_one_export(exporting):
-    """One token is one export, another request under it a conflict; the newest is listed first."""
+def test_a_token_identifies_one_export(exporting):
+    """A token identifies one export. Another request with it is a conflict. The newest export is listed first."""
     client, arn = exporting
 
     def export(**members):
@@ -81,9 +81,9 @@ def test_a_token_stands_for_one_export(exporting):
         export(ClientToken="one", S3Prefix="other")
     second = export(ClientToken="two")
     listed = client.list_exports(TableArn=arn, MaxResults=1)
-    assert [each["ExportArn"] for each in listed["ExportSummaries"]] == [second]
-    rest = client.list_exports(TableArn=arn, NextToken=listed["NextToken"])
-    assert [each["ExportArn"] for each in rest["ExportSummaries"]] == [first]
+    assert [summary["ExportArn"] for summary in listed["ExportSummaries"]] == [second]
+    second_page = client.list_exports(TableArn=arn, NextToken=listed["NextToken"])
+    assert [summary["ExportArn"] for summary in second_page["ExportSummaries"]] == [first]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_token_stands_for_one_export(exporting):
     ids=str,
 )
 def test_what_cannot_be_exported_is_refused(exporting, members, code):
-    """Absent tables, other formats and times outside the window have their errors."""
+    """Missing tables, other formats and times outside the window have their errors."""
     client, arn = exporting
     with pytest.raises(ClientError) as caught:
         client.export_table_to_point_in_time(**{"TableArn": arn, "S3Bucket": "b", **members})
@@ -119,7 +119,7 @@ def test_recovery_must_be_on(exporting):
 
 
 def test_an_export_goes_to_an_endpoint(connect):
-    """An S3 endpoint gets the objects; a bucket that is absent fails the export, not the call."""
+    """An S3 endpoint gets the objects. A missing bucket fails the export, not the call."""
     with MotoServer() as moto, FakeDynamoDB(export_to=moto.endpoint_url) as fake:
         s3 = boto3.client(
             "s3",
@@ -152,8 +152,8 @@ def lines_of(bucket, description):
     return [json.loads(line) for body in bodies for line in body.splitlines()]
 
 
-def test_a_window_has_what_became_of_each_item(connect, tmp_path):
-    """An incremental export has one line an item: insert, update and delete, and none of what came and went."""
+def test_a_window_has_the_net_change_of_each_item(connect, tmp_path):
+    """An incremental export has one line per inserted, updated or deleted item, but none for a temporary item."""
     with FakeDynamoDB(export_to=str(tmp_path)) as fake:
         fake.load("tab", [{"pk": {"S": name}, "n": {"N": "0"}} for name in ("kept", "changed", "gone")], "pk:S")
         client = connect(fake.endpoint_url)
@@ -177,15 +177,15 @@ def test_a_window_has_what_became_of_each_item(connect, tmp_path):
         )["ExportDescription"]
         described = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
     lines = lines_of(tmp_path / "b", described)
-    found = {line["Keys"]["pk"]["S"]: sorted({*line} - {"Keys", "Metadata"}) for line in lines}
-    assert found == {"changed": ["NewImage", "OldImage"], "new": ["NewImage"], "gone": ["OldImage"]}
+    lines_by_key = {line["Keys"]["pk"]["S"]: sorted({*line} - {"Keys", "Metadata"}) for line in lines}
+    assert lines_by_key == {"changed": ["NewImage", "OldImage"], "new": ["NewImage"], "gone": ["OldImage"]}
     assert len(lines) == described["ItemCount"] == 3
     (changed,) = [line for line in lines if line["Keys"]["pk"]["S"] == "changed"]
     assert (changed["OldImage"]["n"], changed["NewImage"]["n"]) == ({"N": "0"}, {"N": "2"})
 
 
-def test_an_export_takes_its_time_and_holds_its_own(connect, tmp_path):
-    """With job_seconds an export runs until they have passed, and holds what was there when it was asked for."""
+def test_an_export_takes_time_and_has_the_items_of_its_request(connect, tmp_path):
+    """With job_seconds an export runs for that time, and has the items of the time of its request."""
     with FakeDynamoDB(export_to=str(tmp_path), job_seconds=60) as fake:
         fake.load("tab", ITEMS, "pk:S")
         client = connect(fake.endpoint_url)
@@ -201,7 +201,7 @@ def test_an_export_takes_its_time_and_holds_its_own(connect, tmp_path):
 
 
 def test_a_past_state_is_exported(connect, tmp_path):
-    """ExportTime gives the table as it was just before that time."""
+    """ExportTime exports the table as it was just before that time."""
     with FakeDynamoDB(export_to=str(tmp_path)) as fake:
         fake.load("tab", [{"pk": {"S": "old"}}], "pk:S")
         client = connect(fake.endpoint_url)

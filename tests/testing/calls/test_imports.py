@@ -1,4 +1,4 @@
-"""Imports by the fake: what the service does with objects, lines, counts and tokens."""
+"""Imports by the fake: objects, lines, counts and tokens as in the service."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ddbio.testing import FakeDynamoDB
 
 
 def lines(*keys):
-    """Return items of these keys as an import has them."""
+    """Return items with these keys as lines of an import."""
     return b"".join(json.dumps({"Item": {"pk": {"S": key}}}).encode() + b"\n" for key in keys)
 
 
@@ -25,7 +25,7 @@ def importing(connect, tmp_path):
 
 
 def imported(client, table="tab", **members):
-    """Import a prefix and return how the import is described after its end."""
+    """Import a prefix and return the description of the finished import."""
     request = {
         "S3BucketSource": {"S3Bucket": "bucket", "S3KeyPrefix": "in/"},
         "InputFormat": "DYNAMODB_JSON",
@@ -50,7 +50,7 @@ def put(bucket, name, body):
 
 
 def test_duplicates_are_counted_and_blanks_are_not(importing):
-    """Each line is one write, also of a key that was there; empty objects and lines are nothing."""
+    """Each line is one write, even of a repeated key. Empty objects and lines are ignored."""
     client, bucket = importing
     put(bucket, "in/a", lines("a", "b") + b"\n  \n" + lines("a"))
     put(bucket, "in/empty", b"")
@@ -61,7 +61,7 @@ def test_duplicates_are_counted_and_blanks_are_not(importing):
 
 @pytest.mark.parametrize("bad", [b"{}", b'{"Item":{"other":{"S":"x"}}}', b'{"Item":{"pk":{"N":"1"}}}', b"{"], ids=str)
 def test_a_bad_line_ends_its_object(importing, bad):
-    """What follows it is lost and all of it one error; the table keeps the rest."""
+    """A bad line and everything after it in the object are one error. The table keeps the earlier items."""
     client, bucket = importing
     put(bucket, "in/a", lines("a") + bad + b"\n" + lines("b", "c"))
     put(bucket, "in/b", lines("d"))
@@ -72,7 +72,7 @@ def test_a_bad_line_ends_its_object(importing, bad):
 
 
 def test_sizes_are_those_of_the_text(importing):
-    """Compressed objects count by what they inflate to; nothing says what they are but the request."""
+    """The size of a compressed object is its decompressed size. The compression comes from the request only."""
     client, bucket = importing
     put(bucket, "in/a", gzip.compress(lines("a", "b")))
     described = imported(client, InputCompressionType="GZIP")
@@ -81,7 +81,7 @@ def test_sizes_are_those_of_the_text(importing):
 
 
 def test_an_empty_prefix_makes_an_empty_table(importing):
-    """It completes; an absent bucket fails and leaves no table."""
+    """The import completes. A missing bucket fails it and creates no table."""
     client, _ = importing
     assert imported(client)["ImportStatus"] == "COMPLETED"
     assert client.describe_table(TableName="tab")["Table"]["ItemCount"] == 0
@@ -91,7 +91,7 @@ def test_an_empty_prefix_makes_an_empty_table(importing):
 
 
 def test_csv_makes_strings_of_all_but_keys(importing):
-    """The first line or a list names the columns."""
+    """The column names come from the first line or from a list."""
     client, bucket = importing
     put(bucket, "in/a.csv", b"pk;n\na;1\n")
     imported(client, InputFormat="CSV", InputFormatOptions={"Csv": {"Delimiter": ";"}})
@@ -99,7 +99,7 @@ def test_csv_makes_strings_of_all_but_keys(importing):
 
 
 def test_an_import_does_not_touch_a_table(importing):
-    """A table that is there is in use, before any token is looked at."""
+    """An existing table is in use, before the token is checked."""
     client, bucket = importing
     put(bucket, "in/a", lines("a"))
     imported(client, ClientToken="t")

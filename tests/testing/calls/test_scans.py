@@ -18,7 +18,7 @@ def snapshot(sizes):
 
 
 def is_whole_page(sizes, limit):
-    """Return whether a page of items read in this order had to stop here."""
+    """Return whether a page of items in this order must end here."""
     return sum(sizes) >= MAX_PAGE_BYTES > sum(sizes[:-1]) or (len(sizes) == limit and sum(sizes[:-1]) < MAX_PAGE_BYTES)
 
 
@@ -38,7 +38,7 @@ def test_forward_pages_read_everything_once(sizes, limit):
 
 @given(sizes=SIZES, limit=LIMITS)
 def test_backward_pages_mirror_forward_pages(sizes, limit):
-    """Reading backward is reading the reversed items forward."""
+    """A backward read equals a forward read of the reversed items."""
     count = len(sizes)
     ahead = forward_page(snapshot(sizes[::-1]), 0, count, limit)
     back = backward_page(snapshot(sizes), 0, count, limit)
@@ -49,8 +49,8 @@ def test_backward_pages_mirror_forward_pages(sizes, limit):
     writes=st.lists(st.tuples(st.integers(0, 5), st.none() | st.binary(min_size=1, max_size=5)), max_size=40),
     rests=st.sets(st.integers(0, 40)),
 )
-def test_shelf_is_a_sorted_map(writes, rests):
-    """Whatever is put and removed, and whenever the store comes to rest, it holds the last of each key in order."""
+def test_store_is_a_sorted_map(writes, rests):
+    """The store has the last value of each key in order, after any puts and deletes, settled at any time."""
     store, model = ItemStore(), {}
     for at, (number, text) in enumerate(writes):
         key = (number, b"k", b"")
@@ -60,14 +60,14 @@ def test_shelf_is_a_sorted_map(writes, rests):
             store.snapshot()
         assert store.get(key) == (None if text is None else Stored(text, len(text)))
     kept = {key: text for key, text in sorted(model.items()) if text is not None}
-    rest = store.snapshot()
-    assert rest.keys == list(kept)
-    assert bytes(rest.json_between(0, len(kept))) == b",".join(kept.values())
+    snapshot_read = store.snapshot()
+    assert snapshot_read.keys == list(kept)
+    assert bytes(snapshot_read.json_between(0, len(kept))) == b",".join(kept.values())
     assert (store.count, store.size_bytes) == (len(kept), sum(map(len, kept.values())))
 
 
 @given(hash_value=st.integers(0, 2**HASH_BITS - 1), parts=st.integers(1, 1_000_000))
-def test_hash_lies_in_exactly_its_part(hash_value, parts):
+def test_hash_is_in_exactly_one_part(hash_value, parts):
     """Parts of the hash space are disjoint and complete."""
     low, high = hash_bounds(part_of_hash(hash_value, parts), parts)
     assert low <= hash_value < high
@@ -77,7 +77,7 @@ def test_hash_lies_in_exactly_its_part(hash_value, parts):
 
 @pytest.mark.parametrize(("segments", "units"), [(1, 2.0), (2, 1.0), (4, 0.5), (8, 0.5), (3, 1.0)])
 def test_segment_pays_for_the_partitions_it_visits(hold, segments, units):
-    """A segment of an empty on-demand table costs half a unit for each of the partitions that it touches."""
+    """A segment of an empty on-demand table costs half a unit per partition that it touches."""
     held = hold()
     held.create()
     held.now = 1.0
@@ -87,7 +87,7 @@ def test_segment_pays_for_the_partitions_it_visits(hold, segments, units):
 
 
 def test_consistent_page_costs_its_bytes_per_partition(hold):
-    """A page that crosses partitions rounds in each of them."""
+    """A page that crosses partitions is rounded in each of them."""
     held = hold()
     held.create()
     for at in range(40):

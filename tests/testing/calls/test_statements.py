@@ -33,8 +33,8 @@ def held(hold):
 
 def run(held, statement, *parameters, **members):
     """Run a statement."""
-    given = {"Parameters": list(parameters)} if parameters else {}
-    return held.call(execute_statement, Statement=statement, **given, **members)
+    request = {"Parameters": list(parameters)} if parameters else {}
+    return held.call(execute_statement, Statement=statement, **request, **members)
 
 
 def refused(held, statement, *parameters, **members):
@@ -45,7 +45,7 @@ def refused(held, statement, *parameters, **members):
 
 
 def keys(reply):
-    """Return the keys of the items of a reply as text."""
+    """Return the keys of a reply's items as text."""
     return "".join(item["pk"]["S"] + item["sk"]["N"] for item in reply["Items"])
 
 
@@ -68,23 +68,23 @@ def keys(reply):
         ("pk = 'a' AND n = -1", "", 0.5),
     ],
 )
-def test_selects_read_what_their_condition_says(held, condition, expected, units):
-    """A condition with the partition key is a query, for the units of one; any other is a scan."""
+def test_selects_read_the_items_of_their_condition(held, condition, expected, units):
+    """A condition with the partition key is a query and costs its units. Any other condition is a scan."""
     reply = run(held, f'SELECT * FROM "tab" WHERE {condition}', ReturnConsumedCapacity="TOTAL")
     assert keys(reply) == expected
     assert reply["ConsumedCapacity"]["CapacityUnits"] == units
 
 
 def test_selects_name_attributes_by_the_end_of_their_path(held):
-    """A path picks one value, which has the last name of the path."""
+    """A path selects one value, which gets the last name of the path."""
     (item,) = run(held, "SELECT sk, l[1].x, zz FROM tab WHERE pk = 'a' AND sk = 1")["Items"]
     assert item == {"sk": {"N": "1"}, "x": {"S": "y"}}
     (item,) = run(held, "select sk from tab where pk = ? and sk = ?", {"S": "a"}, {"N": "1.0"})["Items"]
     assert item == {"sk": {"N": "1"}}
 
 
-def test_selects_read_indexes_and_go_on_by_token(held):
-    """An index is named after a dot, an order turns the page, and a token continues it."""
+def test_selects_read_indexes_and_continue_by_token(held):
+    """An index is named after a dot, ORDER BY can reverse the page, and a token continues it."""
     assert sorted(item["sk"]["N"] for item in run(held, 'SELECT * FROM "tab"."by-n" WHERE n = 1')["Items"]) == [
         "1",
         "1",
@@ -101,7 +101,7 @@ def test_selects_read_indexes_and_go_on_by_token(held):
 
 
 def test_inserts_make_only_what_is_absent(held):
-    """An item has values of every type; a key that is there is a duplicate."""
+    """An inserted item can have values of every type. An existing key is a duplicate."""
     run(
         held,
         "INSERT INTO tab VALUE {'pk': 'c', 'sk': ?, 'm': {'x': [true, null, -1.5]}, 't': <<'a', 'b'>>}",
@@ -114,7 +114,7 @@ def test_inserts_make_only_what_is_absent(held):
     assert body["__type"].endswith("#DuplicateItemException")
 
 
-def test_updates_change_what_is_there(held):
+def test_updates_change_existing_items(held):
     """SET, REMOVE, arithmetic, lists and sets change an item under a condition, and can return it."""
     where = "WHERE pk = 'a' AND sk = 1"
     text = f"UPDATE tab SET n = n + 5, l = list_append(l, [2]) SET t = set_add(t, <<'x'>>) REMOVE s {where} AND n = 1"
@@ -131,7 +131,7 @@ def test_updates_change_what_is_there(held):
 
 
 def test_deletes_obey_their_condition(held):
-    """DELETE takes one item, under what its condition says besides the key."""
+    """DELETE removes one item, under the further conditions of its WHERE clause."""
     text = "DELETE FROM tab WHERE pk = 'a' AND sk = 1"
     assert refused(held, text + " AND n = 7")["__type"].endswith("#ConditionalCheckFailedException")
     (old,) = run(held, text + " AND n = 1 RETURNING ALL OLD *")["Items"]
@@ -188,7 +188,7 @@ def test_malformed_statements_are_refused(held, statement, message):
     ],
 )
 def test_members_of_a_wrong_type_are_refused(held, members):
-    """A statement is text, a parameter is an attribute value, and a token is one that the fake made."""
+    """A statement must be text, a parameter an attribute value, and a token one that the fake made."""
     with pytest.raises(Refusal):
         held.call(execute_statement, **members)
 
@@ -201,7 +201,7 @@ def test_members_of_a_wrong_type_are_refused(held, members):
     ],
 )
 def test_too_deep_statements_are_refused(fake, connect, statement):
-    """Nesting that Python cannot follow is the error of the client."""
+    """Nesting that is too deep for Python is a client error."""
     fake.load("tab", b"", "pk:S")
     with pytest.raises(ClientError, match="too deeply") as caught:
         connect(fake.endpoint_url).execute_statement(Statement=statement)
@@ -214,7 +214,7 @@ def batch(held, *texts, **members):
 
 
 def test_batches_answer_each_statement(held):
-    """Each statement of a batch has its item or its error."""
+    """Each statement of a batch gets its item or its error."""
     texts = [
         "SELECT sk FROM tab WHERE pk = 'a' AND sk = 1",
         "SELECT * FROM absent WHERE pk = 'a'",
@@ -231,14 +231,14 @@ def test_batches_answer_each_statement(held):
 
 
 def test_batches_only_read_or_only_write(held):
-    """A batch that mixes both is refused as a whole."""
+    """A batch that mixes reads and writes is refused."""
     with pytest.raises(Refusal, match="only read or only write"):
         batch(held, "DELETE FROM tab WHERE pk = 'a' AND sk = 1", "SELECT * FROM tab WHERE pk = 'a' AND sk = 1")
     assert keys(run(held, "SELECT * FROM tab WHERE pk = 'a' AND sk = 1")) == "a1"
 
 
 def test_statements_can_be_longer_than_expressions(held):
-    """The limit of 4 KB is for expressions that a client sends."""
+    """The limit of 4 KB only applies to a client's expressions."""
     names = ", ".join(f"a{number} = {number}" for number in range(400))
     run(held, f"UPDATE tab SET {names} WHERE pk = 'a' AND sk = 1")
     (item,) = run(held, "SELECT * FROM tab WHERE pk = 'a' AND sk = 1")["Items"]
@@ -250,8 +250,8 @@ def transact(held, *texts, **members):
     return held.call(execute_transaction, TransactStatements=[{"Statement": text} for text in texts], **members)
 
 
-def test_statements_are_carried_out_together(held):
-    """Writes and checks succeed or fail as one; a key that is there is a duplicate."""
+def test_statements_are_executed_together(held):
+    """Writes and checks succeed or fail together. An existing key is a duplicate."""
     exists = "EXISTS(SELECT * FROM tab WHERE pk = 'a' AND sk = 1 AND n = {})"
     insert, update = "INSERT INTO tab VALUE {'pk': 'c', 'sk': 1}", "UPDATE tab SET n = 9 WHERE pk = 'b' AND sk = 0"
     with pytest.raises(Refusal) as caught:
@@ -268,7 +268,7 @@ def test_statements_are_carried_out_together(held):
 
 
 def test_statements_read_together(held):
-    """A transaction of reads returns one item for each, and does not write."""
+    """A transaction of reads returns one item per statement and writes nothing."""
     select = "SELECT sk FROM tab WHERE pk = 'a' AND sk = {}"
     reply = b"".join(transact(held, select.format(1), select.format(9)))
     assert reply == b'{"Responses":[{"Item":{"sk":{"N":"1"}}},{}]}'

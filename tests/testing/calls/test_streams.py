@@ -1,4 +1,4 @@
-"""Streams of the fake where no other backend can be asked: splits, trims, expired iterators, merged changes, expiry."""
+"""Streams of the fake in cases that no other backend supports: splits, trims, expired iterators, merges, expiry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ON = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
 
 
 class Streamed:
-    """Hold a table with a stream, and the clients of both."""
+    """A table with a stream, and the clients of both."""
 
     def __init__(self, fake, connect):
         self.client = connect(fake.endpoint_url)
@@ -38,28 +38,31 @@ class Streamed:
 
     def iterator(self, shard, kind="TRIM_HORIZON", **members):
         """Return an iterator over a shard."""
-        place = {"StreamArn": self.arn, "ShardId": shard["ShardId"], "ShardIteratorType": kind}
-        return self.streams.get_shard_iterator(**place, **members)["ShardIterator"]
+        request = {"StreamArn": self.arn, "ShardId": shard["ShardId"], "ShardIteratorType": kind}
+        return self.streams.get_shard_iterator(**request, **members)["ShardIterator"]
 
     def read(self, shard, kind="TRIM_HORIZON", **members):
-        """Return the first reply of a shard."""
+        """Return a shard's first reply."""
         return self.streams.get_records(ShardIterator=self.iterator(shard, kind), **members)
 
     def numbers(self, kind="TRIM_HORIZON"):
-        """Return what was put, by shard, as the first reply of each has it."""
-        found = [self.read(shard, kind)["Records"] for shard in self.shards()]
-        return [[each["dynamodb"]["NewImage"]["n"]["N"] for each in records] for records in found if records]
+        """Return the written numbers by shard, from the first reply of each shard."""
+        replies = [self.read(shard, kind)["Records"] for shard in self.shards()]
+        return [[record["dynamodb"]["NewImage"]["n"]["N"] for record in records] for records in replies if records]
 
 
 @pytest.fixture
 def one_shard(connect):
-    """Return a stream that begins with one shard."""
+    """Return a stream that starts with one shard."""
     with FakeDynamoDB(partitions=1, burst_at_creation=1.0) as fake:
         yield fake, Streamed(fake, connect)
 
 
 def test_a_split_shard_ends_and_has_children(one_shard):
-    """The parent's last reply has records and no next iterator; the children name it and go on above its end."""
+    """The parent's last reply has records and no next iterator.
+
+    The children name it and have higher sequence numbers.
+    """
     fake, table = one_shard
     table.put("a", 1)
     fake.split_shards("tab")
@@ -68,17 +71,17 @@ def test_a_split_shard_ends_and_has_children(one_shard):
     reply = table.read(parent)
     assert len(reply["Records"]) == 1
     assert "NextShardIterator" not in reply
-    assert [each["ParentShardId"] for each in children] == [parent["ShardId"]] * 2
-    numbers = [each["SequenceNumberRange"] for each in (parent, *children)]
-    assert all(int(each["StartingSequenceNumber"]) > int(numbers[0]["EndingSequenceNumber"]) for each in numbers[1:])
-    assert sorted(len(table.read(each)["Records"]) for each in children) == [0, 1]
+    assert [shard["ParentShardId"] for shard in children] == [parent["ShardId"]] * 2
+    numbers = [shard["SequenceNumberRange"] for shard in (parent, *children)]
+    assert all(int(shard["StartingSequenceNumber"]) > int(numbers[0]["EndingSequenceNumber"]) for shard in numbers[1:])
+    assert sorted(len(table.read(shard)["Records"]) for shard in children) == [0, 1]
     listed = table.shards(ShardFilter={"Type": "CHILD_SHARDS", "ShardId": parent["ShardId"]})
     assert listed == children
     assert table.shards(ExclusiveStartShardId=children[-1]["ShardId"]) == []
 
 
 def test_trimmed_records_are_refused_by_name(one_shard):
-    """What lies before the trim horizon cannot be read by number, nor by an old iterator; TRIM_HORIZON begins later."""
+    """Records before the trim horizon cannot be read by number, nor by an old iterator. TRIM_HORIZON starts later."""
     fake, table = one_shard
     table.put("a", 1)
     (shard,) = table.shards()
@@ -96,7 +99,7 @@ def test_trimmed_records_are_refused_by_name(one_shard):
 
 
 def test_a_day_trims_records_and_closed_shards(one_shard):
-    """After 24 hours records are gone, and closed shards with them."""
+    """After 24 hours records and closed shards are deleted."""
     fake, table = one_shard
     table.put("a", 1)
     fake.split_shards("tab")
@@ -106,7 +109,7 @@ def test_a_day_trims_records_and_closed_shards(one_shard):
 
 
 def test_an_iterator_lasts_15_minutes(one_shard):
-    """An older one is refused."""
+    """An older iterator is refused."""
     fake, table = one_shard
     old = table.iterator(table.shards()[0])
     fake.pass_time(15 * 60 + 1)
@@ -115,30 +118,32 @@ def test_an_iterator_lasts_15_minutes(one_shard):
 
 
 def test_a_reply_has_a_megabyte_at_most(one_shard):
-    """Large records come in several replies."""
+    """Large records are split over several replies."""
     _, table = one_shard
     for number in range(4):
         item = {"pk": {"S": "a"}, "n": {"N": str(number)}, "text": {"S": "x" * 300_000}}
         table.client.put_item(TableName="tab", Item=item)
     (shard,) = table.shards()
-    # From the second on a record has two images.
+    # From the second record on there are two images.
     assert len(table.read(shard)["Records"]) == 2
 
 
 def test_expired_items_are_deleted_by_the_service(one_shard):
-    """Their records name the service; the other deletes do not, and no other item expires."""
+    """Their records name the service, those of other deletes do not, and no other item expires."""
     fake, table = one_shard
     table.client.update_time_to_live(TableName="tab", TimeToLiveSpecification={"Enabled": True, "AttributeName": "n"})
     for pk, number in (("old", 17 * 10**8), ("ancient", 1), ("new", 10**11)):
         table.put(pk, number)
     assert fake.expire("tab") == 1
-    removes = [each for each in table.read(table.shards()[0])["Records"] if each["eventName"] == "REMOVE"]
-    assert [each["userIdentity"] for each in removes] == [{"PrincipalId": "dynamodb.amazonaws.com", "Type": "Service"}]
+    removes = [record for record in table.read(table.shards()[0])["Records"] if record["eventName"] == "REMOVE"]
+    assert [record["userIdentity"] for record in removes] == [
+        {"PrincipalId": "dynamodb.amazonaws.com", "Type": "Service"}
+    ]
     assert removes[0]["dynamodb"]["OldImage"]["pk"] == {"S": "old"}
 
 
 def test_quick_changes_may_be_merged(connect):
-    """With a ratio of 1 two unread changes of an item are one, from the state before both; read ones stay."""
+    """With a ratio of 1, two unread changes of an item become one, with the image before both. Read changes stay."""
     with FakeDynamoDB(partitions=1, burst_at_creation=1.0, faults=Faults(merge_ratio=1.0)) as fake:
         table = Streamed(fake, connect)
         for number in (1, 2):
@@ -151,7 +156,7 @@ def test_quick_changes_may_be_merged(connect):
 
 
 def test_the_latest_may_begin_early(connect):
-    """With a slack LATEST returns records that were there before."""
+    """With a slack, LATEST returns earlier records."""
     with FakeDynamoDB(partitions=1, burst_at_creation=1.0, faults=Faults(latest_slack=2), process=True) as fake:
         table = Streamed(fake, connect)
         for number in range(3):
@@ -166,18 +171,18 @@ def test_the_latest_may_begin_early(connect):
 
 
 def test_numbers_grow_by_a_digit(one_shard):
-    """Sequence numbers cannot be compared as text."""
+    """Sequence numbers do not sort as text."""
     _, table = one_shard
     for number in range(8):
         table.put("a", number)
     (shard,) = table.shards()
-    numbers = [each["dynamodb"]["SequenceNumber"] for each in table.read(shard)["Records"]]
+    numbers = [record["dynamodb"]["SequenceNumber"] for record in table.read(shard)["Records"]]
     assert numbers == sorted(numbers, key=int) != sorted(numbers)
 
 
 @pytest.mark.parametrize("gone", ["turned off", "turned on again", "table deleted", "table made anew"])
 def test_an_older_stream_can_be_read_for_a_day(one_shard, gone):
-    """What a stream had when it ended stays for 24 hours, beside the stream that followed; then it is no more."""
+    """The records of an ended stream stay for 24 hours, while a newer stream exists. Then the stream is deleted."""
     fake, made = one_shard
     made.put("a", 1)
     old, table_id = made.arn, made.client.describe_table(TableName="tab")["Table"]["TableId"]
@@ -205,12 +210,12 @@ def test_an_older_stream_can_be_read_for_a_day(one_shard, gone):
         made.shards()
 
 
-def test_streams_that_follow_at_once_have_labels_of_their_own(one_shard):
-    """A stream that is turned off and on within a millisecond is another one."""
+def test_consecutive_streams_have_different_labels(one_shard):
+    """A stream that is turned off and on within a millisecond is a new stream."""
     _, made = one_shard
     arns = {made.arn}
     for _ in range(5):
         made.client.update_table(TableName="tab", StreamSpecification={"StreamEnabled": False})
-        found = made.client.update_table(TableName="tab", StreamSpecification=ON)["TableDescription"]
-        arns.add(found["LatestStreamArn"])
+        streams_listed = made.client.update_table(TableName="tab", StreamSpecification=ON)["TableDescription"]
+        arns.add(streams_listed["LatestStreamArn"])
     assert len(arns) == 6

@@ -16,7 +16,7 @@ def tags(held, table="tab"):
 
 
 def test_tags_come_and_go_with_the_table(hold):
-    """A table has the tags of its creation, those added and replaced, without those removed."""
+    """A table has the tags of its creation and later additions and replacements, without the removed ones."""
     held = hold()
     held.create(Tags=[{"Key": "team", "Value": "a"}])
     arn = held.database.tables["tab"].arn
@@ -38,7 +38,7 @@ def test_tags_come_and_go_with_the_table(hold):
     ],
 )
 def test_tags_belong_to_tables(hold, operation, arn, kind):
-    """Only the ARN of a table that is there has tags."""
+    """Only the ARN of an existing table has tags."""
     held = hold()
     held.create()
     with pytest.raises(Refusal) as caught:
@@ -47,7 +47,7 @@ def test_tags_belong_to_tables(hold, operation, arn, kind):
 
 
 def test_a_table_has_at_most_50_tags(hold):
-    """The fifty-first tag is refused, and the others stay as they were."""
+    """The 51st tag is refused, and the others stay unchanged."""
     held = hold()
     held.create(Tags=[{"Key": str(number), "Value": ""} for number in range(50)])
     arn = held.database.tables["tab"].arn
@@ -58,7 +58,7 @@ def test_a_table_has_at_most_50_tags(hold):
 
 @pytest.mark.parametrize("tags", [[{"Key": "a"}], ["a"], [{"Key": [], "Value": "b"}]])
 def test_tags_have_a_key_and_a_value(hold, tags):
-    """Both are text."""
+    """The key and the value of a tag are text."""
     held = hold()
     held.create()
     with pytest.raises(Refusal):
@@ -72,7 +72,7 @@ def test_the_refusal_of_a_tag_without_value_names_it():
 
 
 def test_keys_of_tags_are_text(hold):
-    """A key of another type is the error of the client."""
+    """A key of another type is a client error."""
     held = hold()
     held.create()
     with pytest.raises(Refusal):

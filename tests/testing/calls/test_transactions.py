@@ -58,7 +58,7 @@ ABSENT = {"ConditionExpression": "attribute_not_exists(pk)"}
 ADD = {"UpdateExpression": "ADD n :one", "ExpressionAttributeValues": {":one": {"N": "1"}}}
 
 
-def test_all_actions_are_carried_out_at_once(held):
+def test_all_actions_are_executed_together(held):
     """Puts, updates, deletes and conditions on several tables succeed together, for twice the units."""
     check = {"ConditionCheck": {**at("old", "other"), "ConditionExpression": "attribute_exists(pk)"}}
     reply = write(held, put("new", **ABSENT), {"Update": {**at("old"), **ADD}}, check, ReturnConsumedCapacity="TOTAL")
@@ -85,7 +85,7 @@ def test_one_failure_cancels_all(held):
 
 
 def test_an_action_that_cannot_be_done_is_a_reason(held):
-    """A mistake that depends on the table or item cancels; any other mistake refuses the whole request."""
+    """An error that depends on the table or item cancels the transaction. Any other error refuses the request."""
     update = {"Update": {**at("old"), "UpdateExpression": "SET n = absent"}}
     reasons = refused(held, put("new"), update)["CancellationReasons"]
     assert [reason["Code"] for reason in reasons] == ["None", "ValidationError"]
@@ -104,7 +104,7 @@ def test_an_action_that_cannot_be_done_is_a_reason(held):
     ],
 )
 def test_transactions_are_checked(held, items, message):
-    """An item is named once, and has one action."""
+    """An item occurs once and has one action."""
     assert refused(held, *items)["message"] == message
 
 
@@ -117,7 +117,7 @@ def test_a_transaction_has_at_most_4_mib(held):
 
 
 def test_a_token_is_used_once(held):
-    """The same transaction with the same token is done once, and read afterwards; another one is refused."""
+    """The same transaction with the same token is executed once, and read afterwards. Another one is refused."""
     token = {"ClientRequestToken": "t", "ReturnConsumedCapacity": "TOTAL"}
     update = {"Update": {**at("old"), **ADD}}
     (first,) = write(held, update, **token)["ConsumedCapacity"]
@@ -131,7 +131,7 @@ def test_a_token_is_used_once(held):
 
 
 def test_a_token_of_a_deleted_table_is_refused(held):
-    """A repeat cannot read a table that is gone."""
+    """A repeated request cannot read a deleted table."""
     write(held, put("new"), ClientRequestToken="t")
     held.call(delete_table, TableName="tab")
     assert refused(held, put("new"), ClientRequestToken="t")["__type"].endswith("#ResourceNotFoundException")
@@ -142,7 +142,7 @@ def test_a_token_of_a_deleted_table_is_refused(held):
 
 
 def test_a_failed_transaction_can_be_repeated_with_its_token(held):
-    """A token belongs to a transaction that succeeded."""
+    """A token is only used up by a successful transaction."""
     token = {"ClientRequestToken": "t"}
     refused(held, put("old", **ABSENT), **token)
     write(held, {"Delete": at("old")}, ClientRequestToken="u")
@@ -150,7 +150,7 @@ def test_a_failed_transaction_can_be_repeated_with_its_token(held):
 
 
 def test_without_capacity_nothing_is_written(hold):
-    """A transaction whose units are not there is canceled as throttled, and takes none."""
+    """A transaction without enough capacity is canceled as throttled, and consumes none."""
     held = hold()
     held.create("tab", units=(1, 1))
     held.create("other")
@@ -177,7 +177,7 @@ def test_storms_reach_transactions(operation, kind):
     [{"TransactItems": [{"Put": {"TableName": {}}}]}, {"TableName": {}}, {"RequestItems": 5}, {"TransactItems": 5}],
 )
 def test_storms_reach_requests_without_a_table(members):
-    """A storm throttles a request whose table has no name, too."""
+    """A storm also throttles a request without a table name."""
     database = Database(faults=Faults(storms=(Storm(0, 1000),)))
     with pytest.raises(Refusal, match="Throughput"):
         database.check_storms("TransactWriteItems", Request(members))
@@ -185,13 +185,13 @@ def test_storms_reach_requests_without_a_table(members):
 
 @pytest.mark.parametrize("operation", [transact_get_items, transact_write_items])
 def test_items_are_a_list(held, operation):
-    """A member of another type is the error of the client."""
+    """A member of another type is a client error."""
     with pytest.raises(Refusal):
         held.call(operation, TransactItems=5)
 
 
 def test_gets_are_one_read_of_all(held):
-    """TransactGetItems returns the items in order, absent ones empty, for twice the units of consistent reads."""
+    """TransactGetItems returns the items in order, missing ones empty, for twice the units of consistent reads."""
     gets = [{"Get": at("absent")}, {"Get": {**at("old"), "ProjectionExpression": "n"}}, {"Get": at("old", "other")}]
     reply = json.loads(b"".join(held.call(transact_get_items, TransactItems=gets, ReturnConsumedCapacity="TOTAL")))
     old = {"pk": {"S": "old"}, "n": {"N": "1"}}
@@ -201,7 +201,7 @@ def test_gets_are_one_read_of_all(held):
 
 
 def test_gets_are_checked(held):
-    """A key that does not fit its table cancels; an item is named once."""
+    """A key that does not fit its table cancels. An item occurs once."""
     bad = {"Get": {"TableName": "tab", "Key": {}}}
     body = refused(held, {"Get": at("old")}, bad, operation=transact_get_items)
     assert [reason["Code"] for reason in body["CancellationReasons"]] == ["None", "ValidationError"]

@@ -26,7 +26,7 @@ def placeholders(names=None, values=None):
 
 
 def holds(condition, value, low, high):
-    """Return whether a sort value meets a condition, by its plain meaning."""
+    """Return whether a sort value satisfies a condition, evaluated directly."""
     operator = condition.replace(":a > s", "s < :a").split(" ")[1]
     return {
         "=": value == low,
@@ -44,8 +44,8 @@ def holds(condition, value, low, high):
     condition=CONDITIONS,
     bounds=st.tuples(*[st.text("ab\u00ff", min_size=1, max_size=2)] * 2),
 )
-def test_range_selects_what_its_condition_says(keys, condition, bounds):
-    """Places and membership of a range both follow the condition."""
+def test_range_selects_the_keys_of_its_condition(keys, condition, bounds):
+    """Positions and membership of a range both follow the condition."""
     low, high = sorted(bounds, key=str.encode)
     values = {":p": {"S": "p"}, ":a": {"S": low}, ":b": {"S": high}}
     wanted = key_range(f"h = :p AND {condition}", placeholders(values=values), parse_key("h,s"))
@@ -57,14 +57,14 @@ def test_range_selects_what_its_condition_says(keys, condition, bounds):
 
 
 def test_numbers_are_compared_by_value():
-    """Nine is less than ten, however it is written."""
+    """9 is less than 10 in any notation."""
     values = {":p": {"S": "p"}, ":n": {"N": "1e1"}}
     wanted = key_range("(h = :p) and (s < :n)", placeholders(values=values), parse_key("h:S,s:N"))
     assert wanted == KeyRange(b"p", high=Decimal(10), includes_high=False)
 
 
 def test_condition_may_be_empty_range():
-    """Bounds that exclude each other select nothing rather than going backward."""
+    """Bounds that exclude each other select nothing."""
     wanted = KeyRange(b"p", b"b", b"a")
     assert wanted.positions([(hash_of(b"p"), b"p", sort) for sort in (b"a", b"b")]) == (1, 1)
 
@@ -81,7 +81,7 @@ def test_condition_may_be_empty_range():
     ],
 )
 def test_paths_pick_nested_values(paths, expected):
-    """Members and elements are picked into the same nesting; what does not exist is left out."""
+    """Members and elements keep their nesting. Missing ones are left out."""
     item = {
         "a": {"S": "x"},
         "m": {"M": {"l": {"L": [{"N": "0"}, {"N": "1"}]}, "s": {"S": "y"}}},
@@ -93,7 +93,7 @@ def test_paths_pick_nested_values(paths, expected):
 
 @pytest.mark.parametrize("names", [[], ["a", "a"], [1]])
 def test_attributes_to_get_are_distinct_names(names):
-    """AttributesToGet holds at least one name, none twice."""
+    """AttributesToGet has at least one name, and no duplicates."""
     with pytest.raises(Refusal):
         attribute_paths(names)
 

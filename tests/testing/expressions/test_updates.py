@@ -38,7 +38,7 @@ def update(expression):
 
 
 def changed(expression, item=ITEM):
-    """Return the attributes that differ after an update, None for those that are gone."""
+    """Return the attributes that differ after an update, with None for deleted ones."""
     after = update(expression).applied(KEY, item)
     return {name: after.get(name) for name in {**item, **after} if after.get(name) != item.get(name)}
 
@@ -69,7 +69,7 @@ def changed(expression, item=ITEM):
         ("DELETE tags :all, extra :t", {"tags": None}),
     ],
 )
-def test_updates_change_what_they_say(expression, expected):
+def test_updates_change_the_named_attributes(expression, expected):
     """Sections, functions, arithmetic and paths change the attributes that they name, and no others."""
     assert changed(expression) == expected
 
@@ -102,20 +102,20 @@ def test_updates_change_what_they_say(expression, expected):
     ],
 )
 def test_updates_are_refused_in_the_words_of_the_service(expression, message):
-    """Types, paths and syntax are checked, and the reason is named."""
+    """Types, paths and syntax are checked, and the error has the reason."""
     with pytest.raises(Refusal) as caught:
         update(expression).applied(KEY, ITEM)
     assert message in caught.value.body["message"]
 
 
 def test_an_update_that_only_removes_makes_no_item():
-    """An absent item stays absent if nothing is put into it."""
+    """A missing item stays missing if the update sets no value."""
     assert update("REMOVE a DELETE b :t").applied(KEY, None) is None
     assert update("ADD n :n").applied(KEY, None) == {**KEY, "n": {"N": "2.5"}}
 
 
 def test_touched_attributes_are_picked_by_path():
-    """The attributes of UPDATED_NEW are those at the paths, without their neighbours."""
+    """The attributes of UPDATED_NEW are those at the paths, without their siblings."""
     changes = update("SET m.x = :n, l[1] = :s REMOVE s")
     after = changes.applied(KEY, ITEM)
     assert changes.touched(after) == {"m": {"M": {"x": {"N": "2.5"}}}, "l": {"L": [{"S": "new"}]}}
@@ -123,7 +123,7 @@ def test_touched_attributes_are_picked_by_path():
 
 @given(st.decimals(-999, 999, places=3), st.decimals(-999, 999, places=3))
 def test_arithmetic_is_decimal(left, right):
-    """Sums and differences are exact, and are written as the service writes numbers."""
+    """Sums and differences are exact, in the service's notation."""
     for operator, expected in (("+", left + right), ("-", left - right)):
         request = Request(
             {"UpdateExpression": f"SET n = n {operator} :r", "ExpressionAttributeValues": {":r": {"N": str(right)}}}

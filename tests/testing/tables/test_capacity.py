@@ -14,7 +14,7 @@ ARN = "arn:aws:dynamodb:us-east-1:000000000000:table/tab"
 
 
 def puts(*sizes, key=None):
-    """Return put requests of items of these many kilobytes."""
+    """Return put requests of items of these sizes in KB."""
     return [
         {"PutRequest": {"Item": {"pk": {"S": key or f"k{at}"}, "sk": {"S": str(at)}, "x": {"S": "x" * (1000 * size)}}}}
         for at, size in enumerate(sizes)
@@ -32,12 +32,12 @@ def reason(refusal):
     [(None, None, 4), (1, 1, 1), (3000, None, 1), (3000, 1000, 2), (6001, 0, 3), (None, 2500, 3)],
 )
 def test_partitions_follow_the_numbers(read, write, partitions):
-    """A partition serves 3,000 read and 1,000 write units; a table without numbers has the on-demand count."""
+    """A partition serves 3,000 read and 1,000 write units. A table without throughput has the on-demand count."""
     assert partition_count(read, write, on_demand=4) == partitions
 
 
 def test_bucket_admits_while_not_below_zero_and_may_be_overdrawn():
-    """An empty bucket admits one request of any size, then none until it is repaid."""
+    """An empty bucket admits one request of any size, then none until it is refilled."""
     bucket = Bucket(rate=10, ceiling=100, units=0, now=0)
     assert bucket.admits(0)
     bucket.take(50, 0)
@@ -59,7 +59,7 @@ def test_bucket_keeps_at_most_its_ceiling():
     requests=st.lists(st.tuples(st.floats(0, 2), st.floats(0, 500)), max_size=50),
 )
 def test_spending_is_bounded(rate, burst_seconds, requests):
-    """What is admitted over any time is at most the burst, the rate times the time, and one overshoot."""
+    """The admitted units over any time are at most the burst, the rate times the time, and one overshoot."""
     bucket = Bucket(rate, rate * burst_seconds, rate * burst_seconds, now=0)
     now = spent = 0.0
     for pause, units in requests:
@@ -81,7 +81,7 @@ def test_spending_is_bounded(rate, burst_seconds, requests):
     ids=["on-demand", "strict", "provisioned", "with burst"],
 )
 def test_new_tables_begin_with_a_second_if_on_demand(throughput, burst_at_creation, admitted):
-    """A second of a partition's capacity is there at once, if the table is on-demand or the fake is told so."""
+    """An on-demand table, or one with burst_at_creation, starts with one second of its partitions' capacity."""
     capacity = Capacity(burst_at_creation=burst_at_creation)
     capacity.declare(ARN, throughput, now=0)
     capacity.charge([Draw(ARN, "Write", 0, 999)], now=0)
@@ -91,7 +91,7 @@ def test_new_tables_begin_with_a_second_if_on_demand(throughput, burst_at_creati
 
 
 def test_partition_is_named_when_only_it_is_empty():
-    """The table's numbers are the first reason, the key range the second."""
+    """The reason is the table's limit first, and the key range second."""
     capacity = Capacity(burst_seconds=300, burst_at_creation=300)
     capacity.declare(ARN, Throughput(read_per_second=5000, partitions=2), now=0)
     capacity.charge([Draw(ARN, "Read", 0, 4000)], now=0)
@@ -102,7 +102,7 @@ def test_partition_is_named_when_only_it_is_empty():
 
 
 def test_batch_is_admitted_item_by_item(hold):
-    """What the buckets still admit is written, the rest comes back as it was sent."""
+    """The items that the buckets admit are written. The others are returned unchanged."""
     held = hold()
     held.create(units=(10, 10), key=("pk:S", "sk:S"))
     held.now = 3.0
@@ -113,7 +113,7 @@ def test_batch_is_admitted_item_by_item(hold):
 
 
 def test_batch_of_which_nothing_is_admitted_is_throttled(hold):
-    """A batch without a single admitted item is an exception with its reason, and can pass later."""
+    """A batch without an admitted item is an exception with its reason, and can succeed later."""
     held = hold()
     held.create(units=(10, 10), key=("pk:S", "sk:S"))
     held.call(batch_write_item, RequestItems={"tab": puts(10)})
@@ -126,7 +126,7 @@ def test_batch_of_which_nothing_is_admitted_is_throttled(hold):
 
 
 def test_on_demand_table_is_limited_by_its_partitions(hold):
-    """One key of an on-demand table takes 1,000 write units a second."""
+    """One key of an on-demand table takes 1,000 write units per second."""
     held = hold()
     held.create(key=("pk:S", "sk:S"))
     held.now = 10.0
@@ -138,7 +138,7 @@ def test_on_demand_table_is_limited_by_its_partitions(hold):
 
 
 def test_own_numbers_win_over_defaults(hold):
-    """Default numbers are for tables that state none."""
+    """Default throughput applies to tables that set none."""
     held = hold(Defaults(read_per_second=1, write_per_second=1))
     held.create("own", units=(100, 100))
     held.create("none")
@@ -150,7 +150,7 @@ def test_own_numbers_win_over_defaults(hold):
 
 
 def test_maximum_of_an_on_demand_table_has_its_own_reason(hold):
-    """OnDemandThroughput limits as stated and is named in the reason."""
+    """OnDemandThroughput limits the table and is named in the reason."""
     held = hold()
     held.create(OnDemandThroughput={"MaxReadRequestUnits": 2, "MaxWriteRequestUnits": -1})
     held.call(scan, TableName="tab")
@@ -160,7 +160,7 @@ def test_maximum_of_an_on_demand_table_has_its_own_reason(hold):
 
 
 def test_index_without_capacity_refuses_the_write(hold):
-    """A write that an index cannot take is refused whole, and names the index."""
+    """A write that an index cannot take is refused entirely, and the error names the index."""
     held = hold()
     index = {
         "IndexName": "byg",
@@ -181,7 +181,7 @@ def test_index_without_capacity_refuses_the_write(hold):
 
 
 def test_consumption_is_recorded_per_100_ms(hold):
-    """Each interval has its start, its read and its write units; a refused request leaves nothing."""
+    """Each interval has its start, its read and its write units. A refused request is not recorded."""
     held = hold()
     held.create("one", units=(100, 100))
     held.create("two", units=(100, 100))

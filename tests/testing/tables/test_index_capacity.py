@@ -40,7 +40,7 @@ def refusal(held, operation, **members):
 
 @pytest.fixture
 def weak(hold):
-    """Return a database at second one, whose index has a hundredth of its table's units and one of them in hand."""
+    """Return a database at second 1, whose index has 1 % of its table's units, one of them available."""
     held = hold()
     held.create(units=(200, 100), more=["g:S"], GlobalSecondaryIndexes=[index(**provisioned(1))])
     held.now = 1.0
@@ -48,7 +48,7 @@ def weak(hold):
 
 
 def test_an_exhausted_index_leaves_items_of_a_batch_unprocessed(weak):
-    """Items that the index cannot take come back, the others are written, in the same batch."""
+    """Items that the index cannot take are returned. The others in the same batch are written."""
     sent = [{"PutRequest": {"Item": item(str(at), "g" if at % 2 else None)}} for at in range(10)]
     left = weak.call(batch_write_item, RequestItems={"tab": sent})["UnprocessedItems"]["tab"]
     assert left == sent[5::2]
@@ -56,7 +56,7 @@ def test_an_exhausted_index_leaves_items_of_a_batch_unprocessed(weak):
 
 
 def test_a_batch_that_only_the_index_refuses_names_the_index(weak):
-    """A batch of which nothing is admitted because of an index is throttled with the index as the reason."""
+    """A batch without an admitted item because of an index is throttled with the index as the reason."""
     weak.call(put_item, TableName="tab", Item=item("a", "g", 5))
     reason = refusal(weak, batch_write_item, RequestItems={"tab": [{"PutRequest": {"Item": item("b", "g")}}]})
     assert reason == ("IndexWriteProvisionedThroughputExceeded", ARN)
@@ -79,8 +79,8 @@ def test_a_batch_that_only_the_index_refuses_names_the_index(weak):
     ],
     ids=["move", "remove", "delete", "replace"],
 )
-def test_whatever_changes_an_entry_waits_for_the_index(weak, operation, members):
-    """An index without units holds back updates, deletes and puts of its items, and only these."""
+def test_changes_of_an_entry_wait_for_the_index(weak, operation, members):
+    """An index without units delays updates, deletes and puts of its items, and only these."""
     weak.call(put_item, TableName="tab", Item=item("a", "g", 5))
     weak.call(put_item, TableName="tab", Item=item("b"))
     before = weak.database.tables["tab"].store.get(weak.database.tables["tab"].keys.key_of({"pk": {"S": "a"}}))
@@ -93,7 +93,7 @@ def test_whatever_changes_an_entry_waits_for_the_index(weak, operation, members)
 
 
 def test_a_hot_key_of_an_index_is_named(hold):
-    """Items spread over the table may share one partition of the index, which takes 1,000 units a second."""
+    """Items spread over the table may share one partition of the index, which takes 1,000 units per second."""
     held = hold()
     held.create(more=["g:S"], GlobalSecondaryIndexes=[index()])
     held.now = 1.0
@@ -104,7 +104,7 @@ def test_a_hot_key_of_an_index_is_named(hold):
 
 
 def test_an_on_demand_index_has_its_own_maximum(hold):
-    """The maximum of an on-demand index is named as such."""
+    """The error names the maximum of the on-demand index."""
     held = hold(Defaults())
     most = {"OnDemandThroughput": {"MaxReadRequestUnits": -1, "MaxWriteRequestUnits": 1}}
     held.create(more=["g:S"], GlobalSecondaryIndexes=[index(**most)])
@@ -117,7 +117,7 @@ def test_an_on_demand_index_has_its_own_maximum(hold):
 
 
 def test_consumption_is_shown_by_index(weak):
-    """INDEXES shows what the table and each index took of a batch, rounded by what each of them holds."""
+    """INDEXES shows the consumption of the table and each index for a batch, rounded by their own item sizes."""
     weak.now = 100.0
     sent = [{"PutRequest": {"Item": item(str(at), "g", at)}} for at in range(3)]
     reply = weak.call(batch_write_item, RequestItems={"tab": sent}, ReturnConsumedCapacity="INDEXES")
