@@ -1,4 +1,4 @@
-"""Choose among the ways to keep a copy of a table, and compute where one becomes cheaper than another."""
+"""Comparison of methods to keep a copy of a table, and the break-even points between them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 GIB = 1024**3
 MONTH_SECONDS = 730 * 3600.0
-"""A month as AWS bills it."""
+"""Seconds of a month as AWS bills it."""
 
-# What is assumed, where the service says nothing; an advice shows all of them.
+# Assumptions where AWS publishes no figure. Each advice lists them.
 FILE_BYTES = 256 * 1024**2
 STORED_RATIO = 0.3
 JSON_RATIO = 1.5
@@ -46,44 +46,44 @@ ASSUMPTIONS = {
     "merges of a stream's changes into the copy, a day": 1.0,
     "DPUs of a refresh of zero-ETL, billed for a minute at the least": float(REFRESH_DPUS),
 }
-"""What costs and times are worked out with, beside prices."""
+"""Assumptions of costs and times, in addition to prices."""
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport_Requesting.html: 15 min to 24 h, and
 # https://aws.amazon.com/dynamodb/pricing/on-demand/: 10 MB at least.
-_LEAST_WINDOW_SECONDS, _LONGEST_WINDOW_SECONDS = 15 * 60.0, 24 * 3600.0
-_LEAST_EXPORTED_BYTES = 10 * 1024**2
+_MIN_WINDOW_SECONDS, _MAX_WINDOW_SECONDS = 15 * 60.0, 24 * 3600.0
+_MIN_EXPORTED_BYTES = 10 * 1024**2
 # https://docs.aws.amazon.com/glue/latest/dg/zero-etl-configuring-integration.html: 15 min to 6 days
-_LEAST_REFRESH_SECONDS, _LONGEST_REFRESH_SECONDS = 15 * 60.0, 6 * 86_400.0
+_MIN_REFRESH_SECONDS, _MAX_REFRESH_SECONDS = 15 * 60.0, 6 * 86_400.0
 # https://aws.amazon.com/firehose/pricing/ and https://aws.amazon.com/kinesis/data-streams/pricing/
 _FIREHOSE_STEP, _KINESIS_STEP = 5 * 1024, 1024
-# Once a day: between two merges a reader takes the copy and the changes after it.
+# Once a day: between two merges a reader combines the copy with the later changes.
 _MERGES = MONTH_SECONDS / 86_400.0
 _CORES_OF_DPU, _GB_OF_CORE = 4, 4
-_LEAST_DPUS = 2
+_MIN_DPUS = 2
 # Of Glue and EMR Serverless: https://aws.amazon.com/glue/pricing/
-_LEAST_BILLED_SECONDS = 60.0
+_MIN_BILLED_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Workload(Result):
-    """Say what is known of a table, and what is asked of its copy.
+    """Facts about a table, and the requirements for its copy.
 
     Attributes
     ----------
     changes_per_second
         Items that are put, updated or deleted, on average.
     freshness_seconds
-        The copy is brought up to date this often, and each time within this time.
+        Maximum age of the copy: it is updated this often, and each update takes no longer than this.
     rcu_per_second
-        Read units a second that a job may use.
+        Read units per second that a job may use.
     table_rcu
         The table's provisioned read units, or its on-demand maximum; None if it has neither.
     recovery
-        Whether point-in-time recovery is paid for already.
+        Whether point-in-time recovery is already paid for.
     point_in_time
-        Whether the copy has to show the table as it was at one time.
+        Whether the copy has to show the table at one point in time.
     shards
-        Shards of its stream: one for each partition.
+        Shards of the table's stream: one per partition.
     """
 
     table: str
@@ -111,39 +111,39 @@ class Workload(Result):
 
     @property
     def changes_per_month(self) -> float:
-        """Return how many changes a month has."""
+        """Return the number of changes in a month."""
         return self.changes_per_second * MONTH_SECONDS
 
     @property
     def scan_units(self) -> float:
-        """Return the read units of one whole scan."""
+        """Return the read units of one scan of the table."""
         segments = max(1, math.ceil(self.size_bytes / SEGMENT_BYTES))
         return scan_units(self.size_bytes, self.item_bytes, segments=segments)
 
 
 @dataclass(frozen=True)
 class Road(Result):
-    """Describe one way to keep a copy.
+    """Costs, times and limits of one method to keep a copy.
 
     Attributes
     ----------
     possible
-        Whether it gives what is asked; else ``why_not`` says what it does not.
+        Whether the method fulfils the requirements; otherwise ``why_not`` gives the reason.
     usd
-        A month's lines that have a price, together; ``unpriced`` names the lines that have none.
+        Monthly cost of the lines that have a price; ``unpriced`` names the others.
     usd_once
-        The first copy, where the month does not hold it.
+        Cost of the first copy, if it is not part of the monthly cost.
     seconds
-        Of one run; of a stream, from a change to its file.
+        Duration of one run; for a stream, the delay between a change and its file.
     least_freshness_seconds
-        The shortest interval in which it can bring a copy up to date.
+        Shortest interval in which the method can update a copy.
     runs
-        In a month; None for a stream.
+        Runs per month; None for a stream.
     read_units, load
-        Read units of the table in a month, and the share of its read capacity that a run uses while it lasts: None if
-        the table states no capacity.
+        Read units of the table per month, and the share of its read capacity that a run uses. The share is None if the
+        table has no stated capacity.
     cannot
-        What it cannot do.
+        Limitations of the method.
     """
 
     name: str
@@ -164,7 +164,7 @@ class Road(Result):
 
 @dataclass(frozen=True)
 class _Timing:
-    """How long a run takes, how often one can be, and how often one is."""
+    """Duration of a run, and the shortest and longest interval between runs."""
 
     seconds: float
     least: float
@@ -182,7 +182,7 @@ _SCANS_CANNOT = (
     "show deleted items",
     "leave the table's read capacity alone",
 )
-_FROM_NOW_ON = "bring what is there already: the first copy comes by another road"
+_ONLY_NEW_CHANGES = "copy existing items: the first copy needs another method"
 _MERGE = "apply its changes to the copy by itself: it brings files of changes, which a job has to merge"
 _CANNOT = {
     "scan": _SCANS_CANNOT,
@@ -198,12 +198,12 @@ _CANNOT = {
         "work without point-in-time recovery, or reach back more than 35 days",
     ),
     "streams + Firehose": (
-        _FROM_NOW_ON,
+        _ONLY_NEW_CHANGES,
         "wait: what a consumer has not read within 24 hours is lost",
         _MERGE,
     ),
     "Kinesis Data Streams": (
-        _FROM_NOW_ON,
+        _ONLY_NEW_CHANGES,
         "promise order, or that a change comes only once",
         "pack changes: Firehose bills each record as a multiple of 5 KB",
         _MERGE,
@@ -217,8 +217,8 @@ _CANNOT = {
     "EMR Serverless": _SCANS_CANNOT,
 }
 ROADS = tuple(_CANNOT)
-"""The names of all roads."""
-# What is paid already.
+"""The names of all methods."""
+# Already paid for.
 _PAID = {
     "own_cores": Price(0.0, 1.0, "core-hour", "", "", date.max),
     "provisioned_reads": Price(0.0, 1.0, "RCU", "", "", date.max),
@@ -227,19 +227,19 @@ _PAID = {
 
 
 def roads(workload: Workload, book: PriceBook) -> tuple[Road, ...]:
-    """Return all roads for a workload, in the order of ``ROADS``."""
+    """Return all methods for a workload, in the order of ``ROADS``."""
     return tuple(road(name, workload, book) for name in ROADS)
 
 
 def road(name: str, workload: Workload, book: PriceBook) -> Road:
-    """Return one road for a workload."""
-    way = _WAYS[name]
-    timing = way.timing(workload)
+    """Return one method for a workload."""
+    method = _METHODS[name]
+    timing = method.timing(workload)
     runs = timing.runs(workload.freshness_seconds)
-    lines, once = _priced(way.rows(workload, runs), book), _priced(way.once(workload), book)
+    lines, once = _priced(method.rows(workload, runs), book), _priced(method.once(workload), book)
     why_not = _why_not(name, workload, timing)
     reads = sum(line.quantity for line in lines if line.what == "reads")
-    while_it_lasts = workload.scan_units / timing.seconds if reads else 0.0
+    rcu_per_second = workload.scan_units / timing.seconds if reads else 0.0
     return Road(
         name=name,
         possible=not why_not,
@@ -251,7 +251,7 @@ def road(name: str, workload: Workload, book: PriceBook) -> Road:
         least_freshness_seconds=timing.least,
         runs=None if timing.is_stream else runs,
         read_units=reads,
-        load=while_it_lasts / workload.table_rcu if workload.table_rcu else None,
+        load=rcu_per_second / workload.table_rcu if workload.table_rcu else None,
         lines=lines,
         lines_once=once,
         cannot=_CANNOT[name],
@@ -259,7 +259,7 @@ def road(name: str, workload: Workload, book: PriceBook) -> Road:
 
 
 def _priced(rows: Iterable[Part], book: PriceBook) -> tuple[CostLine, ...]:
-    """Return the lines of a bill; of rows with one purpose, the first that has a price counts."""
+    """Return the lines of a bill. Of several rows with the same purpose, the first one that has a price counts."""
     prices = PriceBook(book.region, {**book.prices, **_PAID})
     lines: dict[str, CostLine] = {}
     for row in rows:
@@ -296,18 +296,18 @@ def _objects(size_bytes: float) -> int:
 
 
 def _copy(workload: Workload, writes: float) -> list[Part]:
-    """Return the rows of a whole copy as Parquet that is written so often."""
+    """Return the rows for writing a full copy as Parquet ``writes`` times a month."""
     stored = workload.size_bytes * STORED_RATIO
     return [("files written", "s3_writes", _objects(stored) * writes), ("copy in S3", "s3_storage", stored / GIB)]
 
 
 def _own_hours(read_bytes: float) -> Part:
-    """Return the row of what machines of your own read and write."""
-    return "hours of your own cores", "own_cores", read_bytes / SCAN_SPEED / 3600
+    """Return the row for the reads and writes of the user's machines."""
+    return "hours of your cores", "own_cores", read_bytes / SCAN_SPEED / 3600
 
 
 def _merge(workload: Workload, changed_bytes: float, merges: float) -> list[Part]:
-    """Return the rows of merging changes into the copy so often, by rewriting it."""
+    """Return the rows for merging changes into the copy ``merges`` times a month, each time by rewriting it."""
     return [_own_hours(changed_bytes + workload.size_bytes * merges), *_copy(workload, merges)]
 
 
@@ -320,13 +320,13 @@ def _first_export(workload: Workload) -> list[Part]:
 
 
 def _increments(workload: Workload, runs: float) -> Part:
-    """Return the row of incremental exports, each billed by its least size or more."""
-    exported_gb = max(workload.changed_gb, runs * _LEAST_EXPORTED_BYTES / GIB)
+    """Return the row of incremental exports. Each export is billed for at least its minimum size."""
+    exported_gb = max(workload.changed_gb, runs * _MIN_EXPORTED_BYTES / GIB)
     return "incremental exports", "incremental_export", exported_gb
 
 
 def _delivered(workload: Workload, changed_bytes: float) -> list[Part]:
-    """Return the rows of files that Firehose writes when its buffer is full or old, merged into the copy each day."""
+    """Return the rows of files that Firehose writes when its buffer is full or old, merged daily."""
     buffer_seconds = min(max(workload.freshness_seconds, BUFFER_SECONDS), 900.0)
     files = max(min(workload.changes_per_month, MONTH_SECONDS / buffer_seconds), changed_bytes / BUFFER_BYTES)
     return [
@@ -344,12 +344,12 @@ def _scan_timing(workload: Workload, start_seconds: float = 0.0) -> _Timing:
 
 
 def _cluster_timing(workload: Workload) -> _Timing:
-    """Return the timing of scans by machines that are started for each."""
+    """Return the timing of scans on machines that are started for each scan."""
     return _scan_timing(workload, START_SECONDS)
 
 
 def _cores(workload: Workload) -> int:
-    """Return how many cores keep up with the budget."""
+    """Return the number of cores that keep up with the read budget."""
     by_budget = workload.scan_units / workload.rcu_per_second
     return max(_CORES_OF_DPU, math.ceil(workload.size_bytes / SCAN_SPEED / max(by_budget, 1.0)))
 
@@ -382,7 +382,7 @@ def _incremental_exports(workload: Workload, runs: float) -> list[Part]:
 def _streams(workload: Workload, _runs: float) -> list[Part]:
     changed = workload.changed_gb * GIB * JSON_RATIO
     batch_seconds = min(BATCH_SECONDS, max(1.0, workload.freshness_seconds / 2))
-    # No more calls than changes: an empty shard calls nothing.
+    # There are no more calls than changes: an empty shard causes no call.
     calls = max(workload.shards * MONTH_SECONDS / batch_seconds, changed / BATCH_BYTES)
     calls = min(calls, workload.changes_per_month)
     return [
@@ -395,7 +395,7 @@ def _streams(workload: Workload, _runs: float) -> list[Part]:
 
 
 def _kinesis(workload: Workload, _runs: float) -> list[Part]:
-    # A record has the item before and after.
+    # A record contains the old and the new item.
     record = 2 * JSON_RATIO * workload.item_bytes
     changes = workload.changes_per_month
     return [
@@ -414,20 +414,21 @@ def _stepped(record_bytes: float, step: int) -> float:
 
 def _zero_etl(workload: Workload, runs: float) -> list[Part]:
     seconds = workload.changed_gb * GIB / (REFRESH_DPUS * _CORES_OF_DPU * SCAN_SPEED)
-    hours = REFRESH_DPUS * max(_LEAST_BILLED_SECONDS * runs, seconds) / 3600
+    hours = REFRESH_DPUS * max(_MIN_BILLED_SECONDS * runs, seconds) / 3600
     return [
         _increments(workload, runs),
         _recovery(workload),
         _copy(workload, 0)[1],
-        # AWS bills what the target uses, and says of no size what that is: as an ETL job in Glue that does the same.
+        # AWS bills the resources of the target and publishes no size. Assume the price of a Glue ETL job with the same
+        # work.
         ("compute that applies the changes", "zero_etl", workload.changed_gb),
         ("compute that applies the changes", "glue_dpu_hours", hours),
     ]
 
 
 def _glue(workload: Workload, runs: float) -> list[Part]:
-    # One more worker is the driver.
-    dpus = max(_LEAST_DPUS, math.ceil(_cores(workload) / _CORES_OF_DPU) + 1)
+    # The additional worker is the driver.
+    dpus = max(_MIN_DPUS, math.ceil(_cores(workload) / _CORES_OF_DPU) + 1)
     hours = dpus * _billed_seconds(workload) / 3600 * runs
     return [_reads(workload, runs), ("Glue", "glue_dpu_hours", hours), *_copy(workload, runs)]
 
@@ -443,11 +444,11 @@ def _emr_serverless(workload: Workload, runs: float) -> list[Part]:
 
 
 def _billed_seconds(workload: Workload) -> float:
-    return max(_LEAST_BILLED_SECONDS, _cluster_timing(workload).seconds)
+    return max(_MIN_BILLED_SECONDS, _cluster_timing(workload).seconds)
 
 
-class _Way(NamedTuple):
-    """How a road's runs are timed, the rows of a month with so many runs, and those of the first copy."""
+class _Method(NamedTuple):
+    """Timing of the method's runs, rows of a month with n runs, and rows of the first copy."""
 
     timing: Callable[[Workload], _Timing]
     rows: Callable[[Workload, float], list[Part]]
@@ -456,23 +457,23 @@ class _Way(NamedTuple):
 
 _STREAM = _Timing(BUFFER_SECONDS, BUFFER_SECONDS, is_stream=True)
 _EXPORT = _Timing(EXPORT_SECONDS, EXPORT_SECONDS)
-_WINDOW = _Timing(EXPORT_SECONDS, _LEAST_WINDOW_SECONDS + EXPORT_SECONDS, _LONGEST_WINDOW_SECONDS)
-_REFRESH = _Timing(_LEAST_REFRESH_SECONDS, _LEAST_REFRESH_SECONDS, _LONGEST_REFRESH_SECONDS)
-_WAYS = {
-    "scan": _Way(_scan_timing, _scan),
-    "full exports": _Way(lambda _: _EXPORT, _full_exports),
-    "incremental exports": _Way(lambda _: _WINDOW, _incremental_exports, _first_export),
-    "streams + Firehose": _Way(lambda _: _STREAM, _streams, _first_scan),
-    "Kinesis Data Streams": _Way(lambda _: _STREAM, _kinesis, _first_scan),
-    "zero-ETL": _Way(lambda _: _REFRESH, _zero_etl, _first_export),
-    "Glue": _Way(_cluster_timing, _glue),
-    "EMR Serverless": _Way(_cluster_timing, _emr_serverless),
+_WINDOW = _Timing(EXPORT_SECONDS, _MIN_WINDOW_SECONDS + EXPORT_SECONDS, _MAX_WINDOW_SECONDS)
+_REFRESH = _Timing(_MIN_REFRESH_SECONDS, _MIN_REFRESH_SECONDS, _MAX_REFRESH_SECONDS)
+_METHODS = {
+    "scan": _Method(_scan_timing, _scan),
+    "full exports": _Method(lambda _: _EXPORT, _full_exports),
+    "incremental exports": _Method(lambda _: _WINDOW, _incremental_exports, _first_export),
+    "streams + Firehose": _Method(lambda _: _STREAM, _streams, _first_scan),
+    "Kinesis Data Streams": _Method(lambda _: _STREAM, _kinesis, _first_scan),
+    "zero-ETL": _Method(lambda _: _REFRESH, _zero_etl, _first_export),
+    "Glue": _Method(_cluster_timing, _glue),
+    "EMR Serverless": _Method(_cluster_timing, _emr_serverless),
 }
 
 
 Variable = Literal["size_bytes", "changes_per_second"]
 
-# Where break-even points are looked for.
+# Search ranges of break-even points.
 _RANGES: dict[Variable, tuple[float, float]] = {
     "size_bytes": (1024.0**2, 1024.0**5),
     "changes_per_second": (1e-3, 1e6),
@@ -488,23 +489,23 @@ _COMPARED: tuple[tuple[Variable, str, str], ...] = (
     ("changes_per_second", "streams + Firehose", "incremental exports"),
     ("changes_per_second", "Kinesis Data Streams", "streams + Firehose"),
 )
-# Sums that differ by less cost the same.
+# Smaller differences count as the same cost.
 _SAME_USD = 1e-9
 
 
 @dataclass(frozen=True)
 class BreakEven(Result):
-    """Say where one road becomes cheaper than another, as size or changes grow and all else stays.
+    """Size or rate of changes at which one method becomes cheaper than another, all else being equal.
 
     Attributes
     ----------
     by
         ``size_bytes`` or ``changes_per_second``.
     at
-        Where both cost the same; None if one is cheaper all the way from 1 MiB to 1 PiB, or from one change in 1,000 s
-        to a million a second.
+        The value at which both methods cost the same. None if one is cheaper from 1 MiB to 1 PiB, or from one change in
+        1,000 s to a million changes per second.
     below, above
-        The cheaper road below and above; the same if there is no such point.
+        The cheaper method below and above this value; the same method if there is no such value.
     """
 
     by: Variable
@@ -516,20 +517,20 @@ class BreakEven(Result):
 
 @dataclass(frozen=True)
 class Advice(Result):
-    """Compare all roads for a table, and recommend one.
+    """Comparison of all methods for a table, and a recommendation.
 
     Attributes
     ----------
     recommended
-        The cheapest road that is possible and has a price for each line; None if there is none.
+        The cheapest possible method that has a price for each line; None if there is none.
     why
         Reasons, in sentences.
     roads
-        The possible ones first, by what they cost a month.
+        Possible methods first, ordered by monthly cost.
     largest_scan_bytes
-        The size up to which a scan at this rate ends within the asked freshness.
+        The maximum size at which a scan at this rate takes no longer than the requested freshness.
     assumptions
-        What costs and times are worked out with, beside prices.
+        Assumptions of costs and times, in addition to prices.
     """
 
     workload: Workload
@@ -542,20 +543,22 @@ class Advice(Result):
     notes: tuple[str, ...] = ()
 
     def road(self, name: str) -> Road:
-        """Return the road of a name."""
-        return next(each for each in self.roads if each.name == name)
+        """Return the method of a name."""
+        return next(road for road in self.roads if road.name == name)
 
 
 def advise(workload: Workload, book: PriceBook, region: str | None, today: date) -> Advice:
     """Return the advice for a workload."""
-    found = sorted(roads(workload, book), key=lambda each: (not each.possible, bool(each.unpriced), each.usd))
-    best = next((each for each in found if each.possible and not each.unpriced), None)
+    candidates = sorted(
+        roads(workload, book), key=lambda candidate: (not candidate.possible, bool(candidate.unpriced), candidate.usd)
+    )
+    best = next((candidate for candidate in candidates if candidate.possible and not candidate.unpriced), None)
     return Advice(
         workload=workload,
         recommended=None if best is None else best.name,
-        why=_why(workload, best, found),
-        roads=tuple(found),
-        break_evens=tuple(_break_even(workload, book, *each) for each in _COMPARED),
+        why=_why(workload, best, candidates),
+        roads=tuple(candidates),
+        break_evens=tuple(_break_even(workload, book, *comparison) for comparison in _COMPARED),
         largest_scan_bytes=_largest_scan(workload, book),
         assumptions=ASSUMPTIONS,
         notes=price_notes(book, book.prices, region, today),
@@ -565,7 +568,7 @@ def advise(workload: Workload, book: PriceBook, region: str | None, today: date)
 def usd_by_changes(
     workload: Workload, book: PriceBook, names: Sequence[str]
 ) -> tuple[list[float], dict[str, list[float]]]:
-    """Return rates of change around the workload's, and what roads cost a month at each."""
+    """Return rates of change around the workload's rate, and the monthly cost of each method at each rate."""
     middle = math.log10(max(workload.changes_per_second, 1.0))
     rates = [10 ** (middle + step / 8) for step in range(-16, 17)]
     return rates, {
@@ -573,13 +576,15 @@ def usd_by_changes(
     }
 
 
-def _why(workload: Workload, best: Road | None, found: Sequence[Road]) -> tuple[str, ...]:
-    refused = [f"{each.name}: {each.why_not}" for each in found if not each.possible]
-    unpriced = [f"{each.name} has no price for {', '.join(each.unpriced)}" for each in found if each.possible and each.unpriced]  # fmt: skip # noqa: E501
+def _why(workload: Workload, best: Road | None, candidates: Sequence[Road]) -> tuple[str, ...]:
+    refused = [f"{candidate.name}: {candidate.why_not}" for candidate in candidates if not candidate.possible]
+    unpriced = [f"{candidate.name} has no price for {', '.join(candidate.unpriced)}" for candidate in candidates if candidate.possible and candidate.unpriced]  # fmt: skip # noqa: E501
     if best is None:
-        return ("no road gives what is asked", *refused, *unpriced)
+        return ("no method fulfils the requirements", *refused, *unpriced)
     reasons = [f"{best.name} costs the least, {best.usd:,.2f} USD a month"]
-    others = [each for each in found if each.possible and not each.unpriced and each is not best]
+    others = [
+        candidate for candidate in candidates if candidate.possible and not candidate.unpriced and candidate is not best
+    ]
     if others:
         reasons[0] += f"; the next, {others[0].name}, costs {others[0].usd:,.2f}"
     if best.read_units and best.load is not None:
@@ -591,7 +596,7 @@ def _why(workload: Workload, best: Road | None, found: Sequence[Road]) -> tuple[
         reasons.append("it uses none of the table's read capacity")
     hours = sum(line.quantity for line in best.lines if line.unit == "core-hour")
     if hours:
-        reasons.append(f"{hours:,.1f} hours of your own cores are not in the price")
+        reasons.append(f"{hours:,.1f} hours of your cores are not in the price")
     return (*reasons, *refused, *unpriced)
 
 
@@ -602,9 +607,9 @@ def _break_even(workload: Workload, book: PriceBook, by: Variable, first: str, s
         return road(first, changed, book).usd - road(second, changed, book).usd
 
     low, high = _RANGES[by]
-    places = [low * (high / low) ** (step / _STEPS) for step in range(_STEPS + 1)]
-    differences = [more(place) for place in places]
-    for (start, before), (end, after) in itertools.pairwise(zip(places, differences, strict=True)):
+    values = [low * (high / low) ** (step / _STEPS) for step in range(_STEPS + 1)]
+    differences = [more(value) for value in values]
+    for (start, before), (end, after) in itertools.pairwise(zip(values, differences, strict=True)):
         if before * after < 0 and min(abs(before), abs(after)) > _SAME_USD:
             below, above = (first, second) if before < 0 else (second, first)
             return BreakEven(by, _crossing(more, start, end), below, above, (first, second))
@@ -613,7 +618,7 @@ def _break_even(workload: Workload, book: PriceBook, by: Variable, first: str, s
 
 
 def _crossing(function: Callable[[float], float], low: float, high: float) -> float:
-    """Return where a function changes its sign, by halving on a scale of ratios."""
+    """Return the zero of a monotonic function by bisection on a logarithmic scale."""
     sign = math.copysign(1, function(low))
     for _ in range(_HALVINGS):
         middle = math.sqrt(low * high)
@@ -634,7 +639,7 @@ def _largest_scan(workload: Workload, book: PriceBook) -> float:
 
 
 def price_notes(book: PriceBook, names: Iterable[str], region: str | None, today: date) -> tuple[str, ...]:
-    """Return what is to be said of several prices, with one note about all old ones."""
+    """Return the notes about several prices, with a single note about all outdated prices."""
     notes = dict.fromkeys(note for name in sorted(names) for note in book.notes(name, region, today))
     old = [note for note in notes if note.startswith("the price of")]
     others = tuple(note for note in notes if note not in old)
@@ -644,22 +649,22 @@ def price_notes(book: PriceBook, names: Iterable[str], region: str | None, today
     return (*others, f"prices of {', '.join(dates)} are older than 180 days: compare them with their pages")
 
 
-def break_even_cells(found: BreakEven) -> tuple[str, str, str, str]:
-    """Return what a table says of a break-even point."""
-    of = " and ".join(found.compared)
-    if found.at is None:
-        return of, "nowhere", found.below, found.above
-    at = f"{found.at / GIB:,.3g} GiB" if found.by == "size_bytes" else f"{found.at:,.3g} changes/s"
-    return of, at, found.below, found.above
+def break_even_cells(point: BreakEven) -> tuple[str, str, str, str]:
+    """Return the cells of a break-even point in a table."""
+    of = " and ".join(point.compared)
+    if point.at is None:
+        return of, "nowhere", point.below, point.above
+    at = f"{point.at / GIB:,.3g} GiB" if point.by == "size_bytes" else f"{point.at:,.3g} changes/s"
+    return of, at, point.below, point.above
 
 
 def usd_text(usd: float | None) -> str:
-    """Return a sum, or that it is not known."""
+    """Return a sum as text, or "no price"."""
     return "no price" if usd is None else f"{usd:,.2f}"
 
 
 def time_text(seconds: float) -> str:
-    """Return a time in the unit that reads best."""
+    """Return a duration in the most readable unit."""
     for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= length:
             return f"{seconds / length:,.4g} {unit}"

@@ -1,4 +1,4 @@
-"""Advise on the way to keep a copy of a table: describe it, ask CloudWatch how much changes, compare the roads."""
+"""Advice on the method to keep a copy of a table, from its description and its rate of changes in CloudWatch."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
 
 _WRITES = "ConsumedWriteCapacityUnits"
 _DAYS, _PERIOD_SECONDS = 14, 3600
-# Lines in one chart.
+# Maximum number of lines in one chart.
 _DRAWN = 5
 
 
 def advise(options: AdviseOptions) -> Advice:
-    """Return which way to keep a copy of a table in S3 costs least, and what each costs, takes and cannot do.
+    """Compare the methods to keep a copy of a table in S3: costs, times, limits, and the cheapest one.
 
-    Compared are scans, full and incremental exports, streams with Firehose, Kinesis Data Streams, zero-ETL, Glue and
-    EMR Serverless. The table is described, and CloudWatch asked how much changes; no item is read.
+    Methods are scans, full and incremental exports, streams with Firehose, Kinesis Data Streams, zero-ETL, Glue and EMR
+    Serverless. The table is described, and CloudWatch returns the rate of changes. No item is read.
 
     Raises
     ------
     OptionError
-        If the table's file or the prices cannot be used, or the number of changes is not known.
+        If the table's file or the prices cannot be used, or the rate of changes is unknown.
     NotFoundError
-        If there is no such table.
+        If the table does not exist.
     DdbioError
-        If it cannot be described, or a page cannot be written.
+        If the table cannot be described, or a page cannot be written.
     """
-    found = read_statistics(options.from_file) if options.from_file is not None else _described(options)
-    workload = _workload(found, options)
-    book = book_of(found.table.region, options.prices)
-    advice = advising.advise(workload, book, found.table.region, datetime.now(UTC).date())
+    statistics = read_statistics(options.from_file) if options.from_file is not None else _described(options)
+    workload = _workload(statistics, options)
+    book = book_of(statistics.table.region, options.prices)
+    advice = advising.advise(workload, book, statistics.table.region, datetime.now(UTC).date())
     if options.html is not None or options.png is not None:
-        names = [each.name for each in advice.roads]
+        names = [road.name for road in advice.roads]
         rates, usd = advising.usd_by_changes(workload, book, names[:_DRAWN])
         charts = (
-            Bars("USD a month", "USD", names, [each.usd for each in advice.roads]),
+            Bars("USD a month", "USD", names, [road.usd for road in advice.roads]),
             Lines("USD a month, by changes a second", "changes a second", "USD", rates, usd, is_log=True),
         )
         page = report_page(f"Ways to keep a copy of {workload.table}", advice, charts)
@@ -65,21 +65,21 @@ def _described(options: AdviseOptions) -> TableStatistics:
     try:
         is_recoverable = describe_recovery(spec, name).is_on
     except DdbioError:
-        # Whoever may not ask is told what it costs.
+        # Without the permission, assume that recovery is not paid for.
         is_recoverable = False
     return TableStatistics(table, mean_item_bytes(table), recovery=is_recoverable)
 
 
-def _workload(found: TableStatistics, options: AdviseOptions) -> Workload:
-    table = found.table
-    item_bytes = options.item_bytes or found.item_bytes
+def _workload(statistics: TableStatistics, options: AdviseOptions) -> Workload:
+    table = statistics.table
+    item_bytes = options.item_bytes or statistics.item_bytes
     changes = options.changes_per_second
     if changes is None:
-        changes = found.changes_per_second
+        changes = statistics.changes_per_second
     if changes is None and options.table is not None:
         changes = _counted_changes(table, item_bytes, options)
     if changes is None:
-        raise OptionError("it is not known how much changes: give changes_per_second")
+        raise OptionError("the rate of changes is unknown: give changes_per_second")
     rate = _rate(table, options)
     return Workload(
         table=table.name,
@@ -91,7 +91,7 @@ def _workload(found: TableStatistics, options: AdviseOptions) -> Workload:
         on_demand=table.on_demand,
         table_rcu=table.rcu,
         infrequent_access=table.infrequent_access,
-        recovery=found.recovery,
+        recovery=statistics.recovery,
         point_in_time=options.point_in_time,
         shards=partition_count(table.size_bytes, rate, PARTITION_RCU),
     )
@@ -106,16 +106,16 @@ def _rate(table: TableDescription, options: AdviseOptions) -> float:
 
 
 def _counted_changes(table: TableDescription, item_bytes: float, options: MetricsConnectionOptions) -> float | None:
-    """Return how many items were written a second, by the write units of 14 days; None if nobody counted them."""
+    """Return the items written per second, from the write units of 14 days; None if there is no metric."""
     if options.endpoint_url is not None and options.cloudwatch_endpoint_url is None:
-        # A fake's table is not the one of that name that CloudWatch may know.
+        # A fake's table is not the table of the same name in CloudWatch.
         return None
     now = datetime.now(UTC)
     window = (now - timedelta(days=_DAYS), now)
     try:
         counts = read_metrics(metrics_spec(options), table.name, None, [_WRITES], window, _PERIOD_SECONDS)[_WRITES]
     except DdbioError as error:
-        what = f"how much changes is not known: give changes_per_second, or mend this: {error}"
+        what = f"the rate of changes is unknown: give changes_per_second, or fix this: {error}"
         if isinstance(error, AccessDeniedError):
             raise AccessDeniedError(what, error.action, error.resource) from error
         raise OptionError(what) from error

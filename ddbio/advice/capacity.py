@@ -1,4 +1,4 @@
-"""Recommend the capacity of a table by what CloudWatch has counted, or what a file says."""
+"""Recommended capacity of a table, from CloudWatch metrics or from a file."""
 
 from __future__ import annotations
 
@@ -32,46 +32,46 @@ if TYPE_CHECKING:
 # https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_concepts.html#metrics-retention
 _RETAINED_DAYS = ((15.0, 60), (63.0, 300), (455.0, 3600))
 _SIDES: tuple[tuple[What, str], ...] = (("reads", "Read"), ("writes", "Write"))
-# Places on the axis of a chart.
-_MOST_PLACES = 400
+# Maximum number of points on the axis of a chart.
+_MAX_POINTS = 400
 _SERIES = ("read", "write", "provisioned_read", "provisioned_write", "throttled_reads", "throttled_writes")
 
 
 def plan_capacity(options: PlanCapacityOptions) -> CapacityPlan:
-    """Return which mode, capacity and class a table should have, by what it and its indexes have consumed.
+    """Recommend mode, capacity and class of a table from the consumption of the table and its indexes.
 
-    What CloudWatch has counted, or a file says, is replayed against auto scaling. Nothing of the table is read or
-    changed.
+    The consumption comes from CloudWatch or from a file, and is replayed against auto scaling. Nothing is changed, and
+    no item is read.
 
     Raises
     ------
     NotFoundError
-        If there is no such table, or nobody counted what it consumed.
+        If the table does not exist, or CloudWatch has no metrics of its consumption.
     OptionError
         If the file or the prices cannot be used.
     DdbioError
         If the table cannot be described, or a page cannot be written.
     """
     if options.csv is not None:
-        use, region = _stated(options.csv, options), options.region
+        use, region = _use_from_csv(options.csv, options), options.region
     else:
         table = describe_table(dynamodb_spec(options), options.table)
-        use, region = _counted(table, options), table.region
+        use, region = _use_from_metrics(table, options), table.region
     plan = provisioning.plan_capacity(
         use, book_of(region, options.prices), options.target, region, datetime.now(UTC).date()
     )
     if options.html is not None or options.png is not None:
         charts = [_lines(part, use.period_seconds) for part in use.parts if part.consumed.any()]
-        labels = [f"{each.mode}, {each.table_class}" for each in plan.choices]
-        bars = Bars("USD a month", "USD", labels, [each.usd for each in plan.choices])
+        labels = [f"{choice.mode}, {choice.table_class}" for choice in plan.choices]
+        bars = Bars("USD a month", "USD", labels, [choice.usd for choice in plan.choices])
         page = report_page(f"Capacity of {plan.table}", plan, [*charts, bars])
         write_page(page, options.html, options.png)
     return plan
 
 
 def _lines(part: Consumption, period_seconds: float) -> Lines:
-    """Return what was consumed, and what was provisioned; of many periods the highest of some neighbours."""
-    step = -(-len(part.consumed) // _MOST_PLACES)
+    """Return the chart of consumed and provisioned units. Many periods are reduced to the maximum of neighbours."""
+    step = -(-len(part.consumed) // _MAX_POINTS)
     series = [("consumed", part.consumed)] + ([] if part.provisioned is None else [("provisioned", part.provisioned)])
     starts = np.arange(0, len(part.consumed), step)
     of = "" if part.name == "table" else f" of index {part.name}"
@@ -84,8 +84,8 @@ def _lines(part: Consumption, period_seconds: float) -> Lines:
     )
 
 
-def _counted(table: TableDescription, options: PlanCapacityOptions) -> TableUse:
-    """Return what CloudWatch knows of a table and its global indexes."""
+def _use_from_metrics(table: TableDescription, options: PlanCapacityOptions) -> TableUse:
+    """Return the consumption of a table and its global indexes from CloudWatch."""
     period = next(seconds for days, seconds in _RETAINED_DAYS if options.days <= days)
     end = datetime.now(UTC).replace(second=0, microsecond=0)
     end -= timedelta(seconds=end.timestamp() % period)
@@ -102,8 +102,8 @@ def _counted(table: TableDescription, options: PlanCapacityOptions) -> TableUse:
                 Consumption(
                     name="table" if name is None else name,
                     what=what,
-                    consumed=_filled(consumed, window, period) / period,
-                    provisioned=None if table.on_demand else _held(
+                    consumed=_sums_by_period(consumed, window, period) / period,
+                    provisioned=None if table.on_demand else _provisioned_by_period(
                         counts[f"Provisioned{side}CapacityUnits"], window, period, stated or 0.0
                     ),
                     throttled=sum(counts[f"{side}ThrottleEvents"].values()),
@@ -125,28 +125,30 @@ def _counted(table: TableDescription, options: PlanCapacityOptions) -> TableUse:
     )
 
 
-def _filled(counts: Mapping[datetime, float], window: tuple[datetime, datetime], period: int) -> Any:
-    """Return sums of all periods, 0 where nothing was counted."""
+def _sums_by_period(counts: Mapping[datetime, float], window: tuple[datetime, datetime], period: int) -> Any:
+    """Return the sums of all periods, 0 for periods without a value."""
     values = np.zeros(max(1, math.ceil((window[1] - window[0]).total_seconds() / period)))
     for at, value in counts.items():
-        place = int((at - window[0]).total_seconds() // period)
-        if 0 <= place < len(values):
-            values[place] += value
+        index = int((at - window[0]).total_seconds() // period)
+        if 0 <= index < len(values):
+            values[index] += value
     return values
 
 
-def _held(counts: Mapping[datetime, float], window: tuple[datetime, datetime], period: int, now: float) -> Any:
-    """Return what was provisioned in each period: CloudWatch has it every five minutes, and it holds until the next."""
-    values = _filled(counts, window, period)
-    known = np.flatnonzero(values)
-    if not len(known):
+def _provisioned_by_period(
+    counts: Mapping[datetime, float], window: tuple[datetime, datetime], period: int, now: float
+) -> Any:
+    """Return the provisioned units of each period. CloudWatch has a value every 5 min."""
+    values = _sums_by_period(counts, window, period)
+    measured = np.flatnonzero(values)
+    if not len(measured):
         return np.full(len(values), now)
-    places = np.clip(np.searchsorted(known, np.arange(len(values)), side="right") - 1, 0, None)
-    return values[known[places]]
+    indices = np.clip(np.searchsorted(measured, np.arange(len(values)), side="right") - 1, 0, None)
+    return values[measured[indices]]
 
 
-def _stated(path: str, options: PlanCapacityOptions) -> TableUse:
-    """Return what a file of CSV says: a row for each period, and index if there are any."""
+def _use_from_csv(path: str, options: PlanCapacityOptions) -> TableUse:
+    """Return the consumption from a CSV file: one row per period, and per index if there are any."""
     try:
         with local_path(path).open(encoding="utf-8-sig", newline="") as file:
             rows = list(csv.DictReader(file))
@@ -169,18 +171,18 @@ def _use_of(rows: Iterable[Mapping[str, str]], options: PlanCapacityOptions) -> 
     times = sorted(by_name["table"])
     steps = [after - before for before, after in pairwise(times)]
     if not steps:
-        raise ValueError("one row says no period")
+        raise ValueError("one row does not define a period")
     period = float(np.median(steps))
     count = round((times[-1] - times[0]) / period) + 1
     parts = []
-    for name in sorted(by_name, key=lambda each: (each != "table", each)):
+    for name in sorted(by_name, key=lambda name: (name != "table", name)):
         series = {column: np.zeros(count) for column in _SERIES}
         stated = {column for row in by_name[name].values() for column in _SERIES if row.get(column)}
         for at, row in by_name[name].items():
-            place = round((at - times[0]) / period)
-            if 0 <= place < count:
+            index = round((at - times[0]) / period)
+            if 0 <= index < count:
                 for column in stated:
-                    series[column][place] = float(row[column] or 0)
+                    series[column][index] = float(row[column] or 0)
         if not {"read", "write"} & stated:
             raise KeyError("read")
         for what, side in (("reads", "read"), ("writes", "write")):

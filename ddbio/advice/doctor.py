@@ -1,7 +1,6 @@
-"""Check what jobs need: this machine, credentials, endpoints, a table and a bucket. Nothing is changed.
+"""Checks of the environment of jobs: machine, credentials, endpoints, a table and a bucket. Nothing is changed.
 
-Checks run in threads that nobody waits for longer than a limit: neither DNS nor all sources of credentials have
-timeouts of their own.
+Checks run in threads with a time limit, because neither DNS nor all sources of credentials have timeouts.
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ Level = Literal["ok", "warning", "problem"]
 
 @dataclass(frozen=True)
 class Finding(Result):
-    """What one check has found.
+    """Result of one check.
 
     Attributes
     ----------
     check
         Name of the check, like ``table.recovery``.
     level
-        ``problem`` if jobs fail by it, ``warning`` if they may work, and ``ok``.
+        ``problem`` if jobs fail, ``warning`` if they may fail, otherwise ``ok``.
     action
         What to do, often a command; None if the level is ``ok``.
     """
@@ -63,7 +62,7 @@ class Finding(Result):
 
 @dataclass(frozen=True)
 class DoctorReport(Result):
-    """What all checks have found."""
+    """Results of all checks."""
 
     problems: int
     warnings: int
@@ -72,14 +71,14 @@ class DoctorReport(Result):
 
 @dataclass(frozen=True)
 class Subject:
-    """A table or a bucket, and how the AWS CLI reaches it.
+    """A table or a bucket, and the flags with which the AWS CLI reaches it.
 
     Attributes
     ----------
     prefix
         The part of a bucket that jobs use.
     flags
-        Values of the flags of each command, by their names.
+        Flags of each command and their values.
     """
 
     name: str
@@ -87,13 +86,13 @@ class Subject:
     prefix: str = ""
 
     def command(self, words: str) -> str:
-        """Return a command of the AWS CLI whose words end with the flag that takes the name."""
+        """Return an AWS CLI command. ``words`` end with the flag that takes the name."""
         flags = "".join(f" {flag} {shlex.quote(value)}" for flag, value in self.flags.items() if value)
         return f"aws {words} {shlex.quote(self.name)}{flags}"
 
 
 def judge_clock(service: str, ahead_seconds: float | None) -> Finding:
-    """Judge by how much the clock of a service is ahead of this machine; None if that is not known."""
+    """Check the difference between the clocks of a service and of this machine; None if it is unknown."""
     check = f"{service}.clock"
     if ahead_seconds is None:
         text, action = "the response has no date to compare the clock with", "check that the endpoint is the right one"
@@ -103,12 +102,12 @@ def judge_clock(service: str, ahead_seconds: float | None) -> Finding:
     if skew < _BAD_SKEW_SECONDS:
         return Finding(check, "ok", text if skew >= 1 else "the clock of this machine is right")
     is_worst = skew >= _WORST_SKEW_SECONDS
-    text += ", and signatures are refused from 300 s on"
+    text += ", and signatures are refused from 300 s"
     return Finding(check, "problem" if is_worst else "warning", text, "set the clock: sudo timedatectl set-ntp true")
 
 
 def judge_protection(table: Subject, described: Mapping[str, Any]) -> Finding:
-    """Judge by DescribeTable whether one call could delete a table."""
+    """Check by DescribeTable whether the table is protected against deletion."""
     if described.get("DeletionProtectionEnabled"):
         return Finding("table.deletion_protection", "ok", "on")
     action = table.command("dynamodb update-table --deletion-protection-enabled --table-name")
@@ -116,17 +115,17 @@ def judge_protection(table: Subject, described: Mapping[str, Any]) -> Finding:
 
 
 def judge_table_encryption(described: Mapping[str, Any]) -> Finding:
-    """Judge by DescribeTable whether the key that encrypts a table can be used."""
-    found = described.get("SSEDescription", {})
-    key, since = found.get("KMSMasterKeyArn"), found.get("InaccessibleEncryptionDateTime")
+    """Check by DescribeTable whether DynamoDB can use the encryption key of a table."""
+    encryption = described.get("SSEDescription", {})
+    key, since = encryption.get("KMSMasterKeyArn"), encryption.get("InaccessibleEncryptionDateTime")
     if since is None:
         return Finding("table.encryption", "ok", f"by the KMS key {key}" if key else "by a key that AWS owns")
     text = f"DynamoDB cannot use the KMS key {key} since {since}: it archives the table after seven days"
-    return Finding("table.encryption", "problem", text, "enable the key, and let its policy allow the table's users")
+    return Finding("table.encryption", "problem", text, "enable the key, and allow the table's users in its policy")
 
 
 def judge_recovery(table: Subject, recovery: RecoveryDescription) -> Finding:
-    """Judge whether a table has point-in-time recovery."""
+    """Check whether a table has point-in-time recovery."""
     if recovery.is_on:
         return Finding("table.recovery", "ok", f"on, since {recovery.earliest:%Y-%m-%d %H:%M %Z}")
     words = "--point-in-time-recovery-specification PointInTimeRecoveryEnabled=true --table-name"
@@ -135,7 +134,7 @@ def judge_recovery(table: Subject, recovery: RecoveryDescription) -> Finding:
 
 
 def judge_stream(table: Subject, described: Mapping[str, Any], destinations: list[str]) -> Finding:
-    """Judge by DescribeTable, and the Kinesis streams that get a table's changes, whether these can be captured."""
+    """Check by DescribeTable and the table's Kinesis streams whether changes can be captured."""
     view = described.get("StreamSpecification", {}).get("StreamViewType")
     if view == "NEW_AND_OLD_IMAGES" or (view is None and destinations):
         return Finding("table.stream", "ok", f"on, {view or ', '.join(destinations)}")
@@ -149,7 +148,7 @@ def judge_stream(table: Subject, described: Mapping[str, Any], destinations: lis
 
 
 def judge_bucket_encryption(bucket: Subject, response: Mapping[str, Any]) -> Finding:
-    """Judge by GetBucketEncryption how new objects are encrypted."""
+    """Check by GetBucketEncryption how new objects are encrypted."""
     check, put = "bucket.encryption", "s3api put-bucket-encryption --server-side-encryption-configuration {} --bucket"
     rules = response.get("ServerSideEncryptionConfiguration", {}).get("Rules", [])
     rule = rules[0] if rules else {}
@@ -158,7 +157,7 @@ def judge_bucket_encryption(bucket: Subject, response: Mapping[str, Any]) -> Fin
     if algorithm is None:
         rule = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
         action = bucket.command(put.format(_quoted({"Rules": [rule]})))
-        return Finding(check, "warning", "off: objects are stored as they are", action)
+        return Finding(check, "warning", "off: objects are stored unencrypted", action)
     text = " ".join(filter(None, (algorithm, default.get("KMSMasterKeyID"))))
     if algorithm != "aws:kms" or rule.get("BucketKeyEnabled"):
         return Finding(check, "ok", text)
@@ -167,18 +166,18 @@ def judge_bucket_encryption(bucket: Subject, response: Mapping[str, Any]) -> Fin
 
 
 def judge_versioning(bucket: Subject, response: Mapping[str, Any]) -> Finding:
-    """Judge by GetBucketVersioning whether what is deleted can be had back."""
+    """Check by GetBucketVersioning whether deleted objects can be restored."""
     status = response.get("Status")
     if status == "Enabled":
         return Finding("bucket.versioning", "ok", "on")
     action = bucket.command("s3api put-bucket-versioning --versioning-configuration Status=Enabled --bucket")
-    return Finding("bucket.versioning", "warning", f"{status or 'off'}: what is deleted or replaced is gone", action)
+    return Finding("bucket.versioning", "warning", f"{status or 'off'}: deleted and replaced objects are lost", action)
 
 
 def judge_public_access(bucket: Subject, response: Mapping[str, Any]) -> Finding:
-    """Judge by GetPublicAccessBlock whether a bucket can be made public."""
-    found = response.get("PublicAccessBlockConfiguration", {})
-    missing = [name for name in _BLOCKS if not found.get(name)]
+    """Check by GetPublicAccessBlock whether a bucket can be made public."""
+    settings = response.get("PublicAccessBlockConfiguration", {})
+    missing = [name for name in _BLOCKS if not settings.get(name)]
     if not missing:
         return Finding("bucket.public_access", "ok", "blocked")
     wanted = ",".join(f"{name}=true" for name in _BLOCKS)
@@ -188,42 +187,42 @@ def judge_public_access(bucket: Subject, response: Mapping[str, Any]) -> Finding
 
 
 def judge_incomplete_uploads(bucket: Subject, response: Mapping[str, Any]) -> Finding:
-    """Judge by GetBucketLifecycleConfiguration whether uploads that nobody completes are deleted."""
+    """Check by GetBucketLifecycleConfiguration whether incomplete uploads are deleted."""
     check, aborts, rules = "bucket.incomplete_uploads", "AbortIncompleteMultipartUpload", response.get("Rules", [])
     days = [
-        each[aborts]["DaysAfterInitiation"]
-        for each in rules
-        if each.get("Status") == "Enabled" and aborts in each and _covers(each, bucket.prefix)
+        rule[aborts]["DaysAfterInitiation"]
+        for rule in rules
+        if rule.get("Status") == "Enabled" and aborts in rule and _covers(rule, bucket.prefix)
     ]
     if days:
         return Finding(check, "ok", f"deleted after {min(days)} days")
     rule = {"ID": "abort-incomplete-uploads", "Status": "Enabled", "Filter": {"Prefix": ""}}
-    # A configuration replaces the one before.
+    # A new configuration replaces the existing one.
     configuration = {"Rules": [*rules, {**rule, aborts: {"DaysAfterInitiation": _INCOMPLETE_DAYS}}]}
     put = f"s3api put-bucket-lifecycle-configuration --lifecycle-configuration {_quoted(configuration)}"
     if size := response.get("TransitionDefaultMinimumObjectSize"):
         put += f" --transition-default-minimum-object-size {size}"
-    text = "never deleted: S3 bills what killed jobs leave, and lists of objects do not show it"
+    text = "never deleted: S3 bills the parts that killed jobs leave, and lists of objects do not show them"
     return Finding(check, "warning", text, bucket.command(f"{put} --bucket"))
 
 
 def judge_object_lock(bucket: Subject, response: Mapping[str, Any], *, is_asked_for: bool) -> Finding:
-    """Judge by GetObjectLockConfiguration whether a bucket takes locked objects, and locks all of them by itself."""
-    check, found = "bucket.object_lock", response.get("ObjectLockConfiguration", {})
-    if found.get("ObjectLockEnabled") != "Enabled":
+    """Check by GetObjectLockConfiguration whether a bucket accepts locked objects, and locks all objects by default."""
+    check, configuration = "bucket.object_lock", response.get("ObjectLockConfiguration", {})
+    if configuration.get("ObjectLockEnabled") != "Enabled":
         if not is_asked_for:
             return Finding(check, "ok", "off")
         words = "s3api put-object-lock-configuration --object-lock-configuration ObjectLockEnabled=Enabled --bucket"
-        return Finding(check, "problem", "off: S3 refuses objects that are to be locked", bucket.command(words))
-    kept = found.get("Rule", {}).get("DefaultRetention")
+        return Finding(check, "problem", "off: S3 refuses locked objects", bucket.command(words))
+    kept = configuration.get("Rule", {}).get("DefaultRetention")
     if kept is None:
         return Finding(check, "ok", "on")
     span = f"{kept['Days']} days" if "Days" in kept else f"{kept.get('Years')} years"
-    return Finding(check, "ok", f"on, {kept.get('Mode')}: versions are kept {span}, also of what jobs delete")
+    return Finding(check, "ok", f"on, {kept.get('Mode')}: versions are kept {span}, including those that jobs delete")
 
 
 def _covers(rule: Mapping[str, Any], prefix: str) -> bool:
-    """Return whether a rule of a lifecycle is for all keys below a prefix."""
+    """Return whether a lifecycle rule applies to all keys below a prefix."""
     chosen = rule.get("Filter", {"Prefix": rule.get("Prefix", "")})
     return set(chosen) <= {"Prefix"} and f"{prefix}/".startswith(chosen.get("Prefix", ""))
 
@@ -233,12 +232,12 @@ def _quoted(value: Any) -> str:
 
 
 LIMIT_SECONDS = 30.0
-"""How long checks that run side by side may take; there are three rounds of them."""
+"""Time limit of a round of concurrent checks; there are three rounds."""
 
 _TIMEOUT_SECONDS = 5.0
 _LOG_IN = "log in, give another --profile, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or attach a role"
 _SOON = timedelta(hours=1)
-# What S3 answers where nothing is configured.
+# Error codes of S3 for missing configurations.
 _NOT_CONFIGURED = frozenset(
     {
         "NoSuchLifecycleConfiguration",
@@ -250,15 +249,15 @@ _NOT_CONFIGURED = frozenset(
 
 
 def doctor(options: DoctorOptions) -> DoctorReport:
-    """Return what is wrong with this machine, credentials, endpoints, a table and a bucket, and what to do about it.
+    """Check this machine, credentials, endpoints, a table and a bucket, and recommend what to do.
 
-    What fails, be it for a missing permission, is a finding and no error. Nothing is changed, and no item or object is
-    read; no check takes longer than half a minute.
+    Failed requests, including missing permissions, are findings and not errors. Nothing is changed, and no item or
+    object is read. No check takes longer than 30 s.
 
     Raises
     ------
     OptionError
-        If an option is wrong by itself.
+        If an option is invalid.
     """
     aws = _Aws(options)
     findings = _run({"settings": aws.settings, "environment": _environment, "kernel": _kernel, "spark": _spark})
@@ -273,27 +272,27 @@ def doctor(options: DoctorOptions) -> DoctorReport:
                 if name and not _have_problems(findings, "credentials", f"{service}.endpoint", f"{service}.tls")
             }
         )
-    count = [each.level for each in findings].count
+    count = [finding.level for finding in findings].count
     return DoctorReport(count("problem"), count("warning"), tuple(findings))
 
 
 def _have_problems(findings: list[Finding], *checks: str) -> bool:
-    return any(each.level == "problem" and each.check in checks for each in findings)
+    return any(finding.level == "problem" and finding.check in checks for finding in findings)
 
 
 def _run(checks: Mapping[str, Callable[[], Iterator[Finding]]]) -> list[Finding]:
-    """Return what checks find that run side by side, in their order; what takes too long is a problem itself."""
-    found: dict[str, list[Finding]] = {name: [] for name in checks}
+    """Run checks concurrently and return their findings in order. A check that exceeds the time limit is a problem."""
+    findings_of: dict[str, list[Finding]] = {name: [] for name in checks}
 
     def run(name: str) -> None:
         try:
-            for each in checks[name]():
-                found[name].append(each)
+            for finding in checks[name]():
+                findings_of[name].append(finding)
         except DdbioError as error:
-            found[name].append(_failed(name, error))
-        except Exception as error:  # noqa: BLE001 - the other findings are told whatever happens
+            findings_of[name].append(_failed(name, error))
+        except Exception as error:  # noqa: BLE001 - the other findings are reported in any case
             text = f"the check failed: {type(error).__name__}: {error}"
-            found[name].append(Finding(name, "problem", text, "report this: it is a bug of ddbio"))
+            findings_of[name].append(Finding(name, "problem", text, "report this: it is a bug of ddbio"))
 
     threads = {name: threading.Thread(target=run, args=[name], daemon=True) for name in checks}
     for thread in threads.values():
@@ -301,28 +300,30 @@ def _run(checks: Mapping[str, Callable[[], Iterator[Finding]]]) -> list[Finding]
     ends_at, findings = time.monotonic() + LIMIT_SECONDS, list[Finding]()
     for name, thread in threads.items():
         thread.join(max(0.0, ends_at - time.monotonic()))
-        findings += found[name]
+        findings += findings_of[name]
         if thread.is_alive():
-            action = "look for what is slow: DNS, the network, the program or service that hands out credentials"
+            action = "look for what is slow: DNS, the network, the program or service that provides credentials"
             findings.append(Finding(name, "problem", f"not done within {LIMIT_SECONDS:g} s", action))
     return findings
 
 
 def _failed(check: str, error: DdbioError, level: Level = "problem", action: str = "") -> Finding:
-    """Return the finding that something could not be asked."""
+    """Return the finding of a failed request."""
     advice = {
         AccessDeniedError: f"allow {getattr(error, 'action', '')}",
         EndpointError: "check region, endpoint, DNS, VPC endpoint, firewall and proxy",
         NotFoundError: "check name, region and account",
         OptionError: "correct the option, the variable or the profile",
     }
-    return Finding(check, level, str(error), action or advice.get(type(error), "see what the service says"))
+    return Finding(check, level, str(error), action or advice.get(type(error), "see the message of the service"))
 
 
 def _environment() -> Iterator[Finding]:
     libraries = ", ".join(f"{name} {version(name)}" for name in ("boto3", "numpy", "pyarrow"))
-    found = f"ddbio {__version__}, Python {platform.python_version()}, {libraries}, {platform.platform(terse=True)}"
-    yield Finding("environment", "ok", found)
+    environment = (
+        f"ddbio {__version__}, Python {platform.python_version()}, {libraries}, {platform.platform(terse=True)}"
+    )
+    yield Finding("environment", "ok", environment)
 
 
 def _kernel() -> Iterator[Finding]:
@@ -342,11 +343,11 @@ def _spark() -> Iterator[Finding]:
     try:
         yield Finding("spark", "ok", describe_spark())
     except OptionError as error:
-        yield _failed("spark", error, action="install Java, or leave PySpark out, or give --engine local to each job")
+        yield _failed("spark", error, action="install Java, uninstall PySpark, or give --engine local to each job")
 
 
 class _Aws:
-    """The checks that reach AWS."""
+    """Checks that call AWS."""
 
     def __init__(self, options: DoctorOptions) -> None:
         self._options = options
@@ -360,7 +361,7 @@ class _Aws:
         self.services: list[str] = []
 
     def settings(self) -> Iterator[Finding]:
-        """Make a client of each service, and choose those that are asked."""
+        """Create a client of each service, and choose the services to check."""
         try:
             self._urls = {name: endpoint_url(spec, name) for name, spec in self._specs.items()}
         except AccessDeniedError as error:
@@ -371,14 +372,14 @@ class _Aws:
         options = self._options
         if options.table or not options.location:
             self.services.append("dynamodb")
-        # Where another endpoint is tried out, S3 itself is left alone.
+        # With a custom endpoint, S3 itself is not checked.
         if options.location or not (options.table or options.endpoint_url):
             self.services.append("s3")
         profile = f", profile {options.profile}" if options.profile else ""
         yield Finding("settings", "ok", f"region {self._region}{profile}")
 
     def credentials(self) -> Iterator[Finding]:
-        """Find out how long the credentials are valid, and whose they are."""
+        """Check the owner and the validity of the credentials."""
         try:
             source = self._specs["dynamodb"].credential_source()
         except AccessDeniedError as error:
@@ -407,43 +408,47 @@ class _Aws:
             yield _failed("identity", error, "warning")
 
     def endpoint(self, service: str) -> Iterator[Finding]:
-        """Find out how the endpoint of a service is reached."""
-        found = reach(self._specs[service], service)
-        url = found.url
-        is_here = found.network == "this machine"
-        way = f"by the proxy {found.proxy}" if found.proxy else f"{found.network}: {', '.join(found.addresses)}"
-        if is_of_aws(url) and found.network:
-            is_private = found.network == "private"
+        """Check how the endpoint of a service is reached."""
+        endpoint = reach(self._specs[service], service)
+        url = endpoint.url
+        is_here = endpoint.network == "this machine"
+        way = (
+            f"by the proxy {endpoint.proxy}"
+            if endpoint.proxy
+            else f"{endpoint.network}: {', '.join(endpoint.addresses)}"
+        )
+        if is_of_aws(url) and endpoint.network:
+            is_private = endpoint.network == "private"
             way += "; an interface endpoint" if is_private else "; no interface endpoint: gateway endpoint, or internet"
         yield Finding(f"{service}.endpoint", "ok", f"{url}, {way}")
         if url.startswith("https:"):
-            yield Finding(f"{service}.tls", "ok", f"{found.tls_version or 'TLS'}, the certificate is trusted")
+            yield Finding(f"{service}.tls", "ok", f"{endpoint.tls_version or 'TLS'}, the certificate is trusted")
         elif is_here:
             yield Finding(f"{service}.tls", "ok", "none, on this machine")
         else:
-            text = f"none: whoever is between reads the items and the session token that go to {url}"
+            text = f"none: the network can read the items and the session token that are sent to {url}"
             yield Finding(f"{service}.tls", "problem", text, "give an endpoint with https://")
-        yield judge_clock(service, found.ahead_seconds)
+        yield judge_clock(service, endpoint.ahead_seconds)
 
     def table(self) -> Iterator[Finding]:
         """Check the settings of the table."""
         name, spec = self._options.table or "", self._specs["dynamodb"]
         ask = partial(call, spec, resource=f"table {name!r}", members={"TableName": name})
-        found = ask("DescribeTable")["Table"]
-        status = found["TableStatus"]
+        description = ask("DescribeTable")["Table"]
+        status = description["TableStatus"]
         is_ready = status in {"ACTIVE", "UPDATING"}
-        text, action = f"{found['TableArn']} is {status}", "wait until it is ACTIVE, or choose another one"
+        text, action = f"{description['TableArn']} is {status}", "wait until it is ACTIVE, or choose another one"
         yield Finding("table", "ok" if is_ready else "problem", text, None if is_ready else action)
         table = self._subject(name, self._options.endpoint_url)
-        yield judge_protection(table, found)
-        yield judge_table_encryption(found)
+        yield judge_protection(table, description)
+        yield judge_table_encryption(description)
         yield _asked("table.recovery", lambda: judge_recovery(table, describe_recovery(spec, name)))
 
         def stream() -> Finding:
-            has_stream = "StreamSpecification" in found
+            has_stream = "StreamSpecification" in description
             fed = [] if has_stream else ask("DescribeKinesisStreamingDestination")["KinesisDataStreamDestinations"]
-            active = [each["StreamArn"] for each in fed if each["DestinationStatus"] == "ACTIVE"]
-            return judge_stream(table, found, active)
+            active = [destination["StreamArn"] for destination in fed if destination["DestinationStatus"] == "ACTIVE"]
+            return judge_stream(table, description, active)
 
         yield _asked("table.stream", stream)
 
@@ -456,16 +461,14 @@ class _Aws:
             region = self._ask(name, "HeadBucket").get("BucketRegion") or self._region
         except AccessDeniedError as error:
             owner = options.s3_expected_bucket_owner
-            doubt = f"its owner is not {owner}" if owner else "it belongs to somebody else"
-            yield _failed(
-                "bucket", error, action=f"allow s3:ListBucket; or it is not the bucket that you mean: {doubt}"
-            )
+            doubt = f"its owner is not {owner}" if owner else "another account owns it"
+            yield _failed("bucket", error, action=f"allow s3:ListBucket; or it is not the intended bucket: {doubt}")
             return
         if region == self._region:
             yield Finding("bucket", "ok", f"{name} in {region}")
         else:
-            text = f"{name} is in {region}, and jobs are in {self._region}: all bytes go from one to the other"
-            yield Finding("bucket", "warning", text, f"take a bucket in {self._region}, or give --region {region}")
+            text = f"{name} is in {region}, and jobs are in {self._region}: all bytes cross regions"
+            yield Finding("bucket", "warning", text, f"use a bucket in {self._region}, or give --region {region}")
         yield _asked("bucket.owner", partial(self._owner, name))
         is_locked = options.s3_object_lock_mode is not None or options.s3_object_lock_legal_hold
         for check, operation, judge in (
@@ -485,19 +488,19 @@ class _Aws:
     def _owner(self, name: str) -> Finding:
         expected = self._options.s3_expected_bucket_owner
         if expected:
-            return Finding("bucket.owner", "ok", f"account {expected}, as you expect")
+            return Finding("bucket.owner", "ok", f"account {expected}, as expected")
         advice = "give --s3-expected-bucket-owner: S3 then refuses buckets of all other accounts"
         if not self._account:
             return Finding("bucket.owner", "warning", "not compared: your account is not known", advice)
         try:
             self._ask(name, "HeadBucket", ExpectedBucketOwner=self._account)
         except AccessDeniedError:
-            text = f"{name} is not of your account {self._account}"
-            return Finding("bucket.owner", "warning", text, f"find out whose it is, and {advice}")
+            text = f"{name} is not in your account {self._account}"
+            return Finding("bucket.owner", "warning", text, f"find its owner, and {advice}")
         return Finding("bucket.owner", "ok", f"your account {self._account}")
 
     def _ask(self, name: str, operation: str, **members: Any) -> Any:
-        """Return what S3 says of a bucket; what is not configured is empty."""
+        """Return the response of S3 about a bucket; empty if nothing is configured."""
         members |= {"Bucket": name}
         try:
             return call(self._specs["s3"], operation, f"bucket {name!r}", members, service="s3")
@@ -512,7 +515,7 @@ class _Aws:
 
 
 def _asked(check: str, ask: Callable[[], Finding]) -> Finding:
-    """Return what a question finds; that it cannot be asked is a warning."""
+    """Return the finding of a request. A failed request is a warning."""
     try:
         return ask()
     except DdbioError as error:

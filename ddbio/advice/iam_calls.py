@@ -1,4 +1,4 @@
-"""The table of AWS calls: which ones each verb makes with which options. Policies and their page are made from it."""
+"""Table of the AWS calls of each verb and its options. IAM policies and their page are generated from it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ class Row(NamedTuple):
     Attributes
     ----------
     sid
-        What they are for, in one word of letters.
+        Purpose, as one word of letters.
     actions
-        Separated by spaces.
+        Actions, separated by spaces.
     on
-        The resource: its kind, and the option that names it.
+        Resource: its kind, and the option that names it.
     when
-        The options with which they are needed; always if it is empty.
+        Options that require the permissions; empty if they are always required.
     """
 
     sid: str
@@ -27,12 +27,12 @@ class Row(NamedTuple):
 
 
 def describes(name: str, when: str = "") -> tuple[Row, ...]:
-    """Return what describes a table."""
+    """Return the permissions to describe a table."""
     return (Row("DescribeTheTable", "dynamodb:DescribeTable", f"table:{name}", when),)
 
 
 def reads_items(name: str, when: str = "") -> tuple[Row, ...]:
-    """Return what reads items of a table as ``index``, ``where`` and ``keys`` say."""
+    """Return the permissions to read items of a table with ``index``, ``where`` and ``keys``."""
     return (
         *describes(name, when),
         Row("ReadItems", "dynamodb:Scan", f"items:{name}", f"{when} scans"),
@@ -43,15 +43,15 @@ def reads_items(name: str, when: str = "") -> tuple[Row, ...]:
 
 
 def scans(name: str, when: str = "", sid: str = "ReadItems") -> tuple[Row, ...]:
-    """Return what reads all items of a table."""
+    """Return the permissions to read all items of a table."""
     return (
         Row(sid, "dynamodb:Scan", f"table:{name}", when),
         Row("UseTheTableKey", "kms:Decrypt", f"tablekey:{name}", when),
     )
 
 
-def reads_place(name: str, when: str = "", sid: str = "Source") -> tuple[Row, ...]:
-    """Return what reads a folder, an object or what a glob names."""
+def reads_location(name: str, when: str = "", sid: str = "Source") -> tuple[Row, ...]:
+    """Return the permissions to read a folder, an object or the objects that match a glob."""
     return (
         Row(f"ListThe{sid}", "s3:ListBucket", f"bucket:{name}", when),
         Row(f"ReadThe{sid}", "s3:GetObject", f"keys:{name}", when),
@@ -60,7 +60,7 @@ def reads_place(name: str, when: str = "", sid: str = "Source") -> tuple[Row, ..
 
 
 def read_by_service(name: str) -> tuple[Row, ...]:
-    """Return what reads objects that DynamoDB reads as well, in the name of the caller."""
+    """Return the permissions to read objects that DynamoDB also reads on behalf of the caller."""
     return (
         Row("ByDynamoDBList", "s3:ListBucket", f"bucket:{name}"),
         Row("ByDynamoDBRead", "s3:GetObject", f"keys:{name}"),
@@ -69,7 +69,7 @@ def read_by_service(name: str) -> tuple[Row, ...]:
 
 
 def writes_objects(name: str, when: str = "", sid: str = "Target") -> tuple[Row, ...]:
-    """Return what the options of objects need wherever objects are written."""
+    """Return the permissions that object options require where objects are written."""
     return (
         Row(f"TagThe{sid}", "s3:PutObjectTagging", f"keys:{name}", f"{when} s3_tags"),
         Row(f"ShareThe{sid}", "s3:PutObjectAcl", f"keys:{name}", f"{when} s3_acl"),
@@ -78,7 +78,7 @@ def writes_objects(name: str, when: str = "", sid: str = "Target") -> tuple[Row,
 
 
 def locks_objects(name: str, when: str = "", sid: str = "Target") -> tuple[Row, ...]:
-    """Return what locks objects that stay."""
+    """Return the permissions to lock retained objects."""
     return (
         Row(f"RetainThe{sid}", "s3:PutObjectRetention", f"keys:{name}", f"{when} s3_object_lock_mode"),
         Row(f"HoldThe{sid}", "s3:PutObjectLegalHold", f"keys:{name}", f"{when} s3_object_lock_legal_hold"),
@@ -86,7 +86,7 @@ def locks_objects(name: str, when: str = "", sid: str = "Target") -> tuple[Row, 
 
 
 def keeps_state(name: str, when: str = "", sid: str = "State") -> tuple[Row, ...]:
-    """Return what a place needs in which jobs keep claims and checkpoints."""
+    """Return the permissions for a folder of leases and checkpoints."""
     return (
         Row(f"ListThe{sid}", "s3:ListBucket", f"bucket:{name}", when),
         Row(f"WriteThe{sid}", "s3:GetObject s3:PutObject s3:DeleteObject", f"keys:{name}", when),
@@ -96,12 +96,12 @@ def keeps_state(name: str, when: str = "", sid: str = "State") -> tuple[Row, ...
 
 
 def keeps_log(name: str, when: str = "", sid: str = "Log") -> tuple[Row, ...]:
-    """Return what a log of changes needs that is written: its files are kept, its claims are not."""
+    """Return the permissions to write a log of changes. Its files are kept; its leases are deleted."""
     return (*keeps_state(name, when, sid), *locks_objects(name, when, sid))
 
 
 def writes_files(name: str, when: str = "", sid: str = "Target") -> tuple[Row, ...]:
-    """Return what a job needs that writes files, by uploads that it completes at its end."""
+    """Return the permissions of a job that writes files by multipart uploads and completes them at its end."""
     return (
         Row(f"ListThe{sid}", "s3:ListBucket", f"bucket:{name}", when),
         Row(f"FindUploadsTo{sid}", "s3:ListBucketMultipartUploads", f"uploads:{name}", when),
@@ -118,7 +118,7 @@ def writes_files(name: str, when: str = "", sid: str = "Target") -> tuple[Row, .
 
 
 def merges(name: str, when: str = "", sid: str = "Lake") -> tuple[Row, ...]:
-    """Return what merging into a lake table needs: nothing is deleted."""
+    """Return the permissions to merge into a lake table. Nothing is deleted."""
     return (
         Row(f"ListThe{sid}", "s3:ListBucket", f"bucket:{name}", when),
         Row(f"FindUploadsTo{sid}", "s3:ListBucketMultipartUploads", f"uploads:{name}", when),
@@ -131,7 +131,7 @@ def merges(name: str, when: str = "", sid: str = "Lake") -> tuple[Row, ...]:
 
 
 def names_table(name: str = "catalog", when: str = "", partitions: str = "partition_by") -> tuple[Row, ...]:
-    """Return what names a table in the Glue Data Catalog."""
+    """Return the permissions to register a table in the Glue Data Catalog."""
     tables = "glue:GetTable glue:GetDatabase glue:CreateDatabase glue:CreateTable glue:UpdateTable"
     parts = "glue:GetPartitions glue:BatchCreatePartition glue:BatchUpdatePartition glue:BatchDeletePartition"
     return (
@@ -141,7 +141,7 @@ def names_table(name: str = "catalog", when: str = "", partitions: str = "partit
 
 
 def exports(name: str, dest: str, when: str = "") -> tuple[Row, ...]:
-    """Return what DynamoDB's own export needs: it writes to S3 in the name of the caller."""
+    """Return the permissions of a DynamoDB export, which writes to S3 on behalf of the caller."""
     service = "s3:PutObject s3:PutObjectAcl s3:AbortMultipartUpload"
     return (
         *describes(name, when),
@@ -154,12 +154,12 @@ def exports(name: str, dest: str, when: str = "") -> tuple[Row, ...]:
 
 
 def awaits_export(name: str, when: str = "") -> tuple[Row, ...]:
-    """Return what awaits an export."""
+    """Return the permissions to wait for an export."""
     return (Row("AwaitTheExport", "dynamodb:DescribeExport", f"exports:{name}", when),)
 
 
 def reads_changes(name: str, when: str = "") -> tuple[Row, ...]:
-    """Return what reads the stream of a table, and samples its items."""
+    """Return the permissions to read the stream of a table and to sample its items."""
     return (
         *describes(name, when),
         Row(
@@ -205,7 +205,7 @@ def reads_changes(name: str, when: str = "") -> tuple[Row, ...]:
 
 
 def creates(name: str, when: str = "") -> tuple[Row, ...]:
-    """Return what creates a table."""
+    """Return the permissions to create a table."""
     return (
         Row("DescribeTheNewTable", "dynamodb:DescribeTable", f"table:{name}", when),
         Row("CreateTheTable", "dynamodb:CreateTable", f"table:{name}", when),
@@ -213,7 +213,7 @@ def creates(name: str, when: str = "") -> tuple[Row, ...]:
 
 
 def creates_like(source: str, target: str, when: str = "") -> tuple[Row, ...]:
-    """Return what creates a table as another one is."""
+    """Return the permissions to create a table with the settings of another table."""
     return (
         Row("SeeTimeToLive", "dynamodb:DescribeTimeToLive", f"table:{source}", when),
         *creates(target, when),
@@ -223,7 +223,7 @@ def creates_like(source: str, target: str, when: str = "") -> tuple[Row, ...]:
 
 
 def writes_rows(name: str, when: str = "") -> tuple[Row, ...]:
-    """Return what writing rows as ``mode`` and ``newer_by`` say needs."""
+    """Return the permissions to write rows with ``mode`` and ``newer_by``."""
     return (
         *describes(name, when),
         Row("WriteInBatches", "dynamodb:BatchWriteItem", f"table:{name}", f"{when} writes=batch"),
@@ -235,7 +235,7 @@ def writes_rows(name: str, when: str = "") -> tuple[Row, ...]:
 
 
 def keeps_rejects(name: str = "reject_to", when: str = "") -> tuple[Row, ...]:
-    """Return what keeps refused rows."""
+    """Return the permissions to keep rejected rows."""
     return (
         Row("KeepRejects", "s3:PutObject", f"keys:{name}", when),
         *writes_objects(name, when, "Rejects"),
@@ -244,7 +244,7 @@ def keeps_rejects(name: str = "reject_to", when: str = "") -> tuple[Row, ...]:
 
 
 def restores(name: str) -> tuple[Row, ...]:
-    """Return what restores a table and compares it."""
+    """Return the permissions to restore a table and to compare it."""
     fills = "BatchWriteItem DeleteItem GetItem PutItem Query Scan UpdateItem"
     starts = (
         Row("DescribeTheBackup", "dynamodb:DescribeBackup", "arn:source", "from_backup"),
@@ -262,7 +262,12 @@ def restores(name: str) -> tuple[Row, ...]:
     return (
         *starts,
         Row("DescribeTheNewTable", "dynamodb:DescribeTable", f"table:{name}"),
-        Row("ByDynamoDBFill", " ".join(f"dynamodb:{each}" for each in fills.split()), f"table:{name}", "!dry_run"),
+        Row(
+            "ByDynamoDBFill",
+            " ".join(f"dynamodb:{operation}" for operation in fills.split()),
+            f"table:{name}",
+            "!dry_run",
+        ),
         Row("EncryptTheNewTable", "kms:DescribeKey kms:CreateGrant", f"tablekey:{name}", "!dry_run"),
         Row("UseTheTableKey", "kms:Decrypt", f"tablekey:{name}", "compares !dry_run"),
         Row("CompareTheTables", "dynamodb:DescribeTable dynamodb:Scan", "table:source", "verify !from_backup !dry_run"),
@@ -290,8 +295,8 @@ _HEALED = (
     Row("UseTheTableKey", "kms:Decrypt", "tablekey:table"),
     *exports("table", "export_to", "export_to"),
     *awaits_export("table", "export_to"),
-    *reads_place("export_to", "export_to", "Export"),
-    *reads_place("from_export", "from_export", "Export"),
+    *reads_location("export_to", "export_to", "Export"),
+    *reads_location("from_export", "from_export", "Export"),
 )
 
 TABLE: dict[str, tuple[Row, ...]] = {
@@ -300,15 +305,15 @@ TABLE: dict[str, tuple[Row, ...]] = {
         _METRICS._replace(when="!from_file !changes_per_second"),
     ),
     "apply": (
-        *reads_place("source", sid="Log"),
+        *reads_location("source", sid="Log"),
         *merges("table", "!dry_run"),
-        *reads_place("table", "dry_run", "Lake"),
+        *reads_location("table", "dry_run", "Lake"),
         *names_table(partitions="format=hudi", when="!dry_run"),
     ),
     "archive": (
         *describes("source"),
         Row("SeeTimeToLive", "dynamodb:DescribeTimeToLive", "table:source", "!ttl"),
-        *reads_place("source", "!log", "Log"),
+        *reads_location("source", "!log", "Log"),
         *reads_changes("source", "log"),
         *keeps_log("log"),
         *keeps_log("dest", sid="Archive"),
@@ -316,9 +321,9 @@ TABLE: dict[str, tuple[Row, ...]] = {
     "archive expired": (
         *reads_items("source"),
         Row("SeeTimeToLive", "dynamodb:DescribeTimeToLive", "table:source", "!ttl"),
-        *reads_place("source"),
+        *reads_location("source"),
     ),
-    "archive restore": (*reads_place("source", sid="Archive"), *writes_rows("table")),
+    "archive restore": (*reads_location("source", sid="Archive"), *writes_rows("table")),
     "backup create": (
         *describes("table"),
         Row("MakeTheBackup", "dynamodb:CreateBackup", "table:table", "!dry_run"),
@@ -334,14 +339,14 @@ TABLE: dict[str, tuple[Row, ...]] = {
         *scans("table", "base=scan"),
         *exports("table", "export_to", "export_to"),
         *awaits_export("table", "export_to"),
-        *reads_place("export_to", "export_to", "Export"),
+        *reads_location("export_to", "export_to", "Export"),
         Row("LookItemsUp", "dynamodb:BatchGetItem", "table:table", "export_to"),
         *names_table(partitions="format=hudi"),
     ),
     "bulk cancel": (Row("CancelTheOperation", "dynamodb:CancelBulkOperation", "arn:arn"),),
     "bulk describe": (Row("DescribeTheOperation", "dynamodb:DescribeBulkOperation", "arn:arn"),),
     "bulk list": (Row("ListOperations", "dynamodb:ListBulkOperations", "all:"),),
-    "bulk report": (*reads_place("place", sid="Reports"), *keeps_rejects()),
+    "bulk report": (*reads_location("place", sid="Reports"), *keeps_rejects()),
     "bulk start": (
         *describes("table"),
         Row("StartTheOperation", "dynamodb:StartBulkPutItems", "table:table", "!dry_run"),
@@ -354,7 +359,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
     "capture": (*reads_changes("table"), *keeps_log("dest")),
     "capture heal": _HEALED,
     "capture status": (
-        *reads_place("dest", sid="Log"),
+        *reads_location("dest", sid="Log"),
         Row(
             "ReadTheStreams",
             "dynamodb:DescribeStream dynamodb:GetShardIterator dynamodb:GetRecords",
@@ -362,10 +367,10 @@ TABLE: dict[str, tuple[Row, ...]] = {
             "!offline",
         ),
     ),
-    "capture verify": reads_place("dest", sid="Log"),
-    "catalog ddl": reads_place("path", sid="Folder"),
-    "catalog sync": (*reads_place("path", sid="Folder"), *names_table("target", partitions="")),
-    "changes read": (*reads_place("source"), *keeps_rejects()),
+    "capture verify": reads_location("dest", sid="Log"),
+    "catalog ddl": reads_location("path", sid="Folder"),
+    "catalog sync": (*reads_location("path", sid="Folder"), *names_table("target", partitions="")),
+    "changes read": (*reads_location("source"), *keeps_rejects()),
     "changes write": (
         Row("WriteTheTarget", "s3:PutObject", "keys:dest"),
         *writes_objects("dest"),
@@ -373,7 +378,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
     ),
     "compact": (
         *writes_files("path", "!dry_run", "Folder"),
-        *reads_place("path", "dry_run", "Folder"),
+        *reads_location("path", "dry_run", "Folder"),
         *names_table(when="!dry_run", partitions=""),
     ),
     "copy": (
@@ -387,8 +392,8 @@ TABLE: dict[str, tuple[Row, ...]] = {
         *keeps_rejects(),
     ),
     "demo": (),
-    "digest": (*reads_items("source"), *reads_place("source")),
-    # What it may not look at is a finding.
+    "digest": (*reads_items("source"), *reads_location("source")),
+    # A missing permission is a finding.
     "doctor": (
         Row(
             "SeeTheTable",
@@ -405,8 +410,8 @@ TABLE: dict[str, tuple[Row, ...]] = {
     ),
     "export describe": (Row("DescribeTheExport", "dynamodb:DescribeExport", "arn:arn"),),
     "export fold": (
-        *reads_place("base", sid="Export"),
-        *reads_place("increments", sid="Increments"),
+        *reads_location("base", sid="Export"),
+        *reads_location("increments", sid="Increments"),
         *writes_files("dest", "!dry_run"),
         *keeps_state("spill", "!dry_run", "Spill"),
         Row("FindUploadsToSpill", "s3:ListBucketMultipartUploads", "uploads:spill", "!dry_run"),
@@ -414,23 +419,23 @@ TABLE: dict[str, tuple[Row, ...]] = {
     ),
     "export list": (*describes("table", "table"), Row("ListExports", "dynamodb:ListExports", "all:")),
     "export read": (
-        *reads_place("source", sid="Export"),
+        *reads_location("source", sid="Export"),
         *writes_files("dest", "!dry_run"),
         *names_table(when="!dry_run"),
         Row("FindTheKey", "dynamodb:DescribeTable", "alltables:", "format=delta|iceberg|hudi !key !dry_run"),
     ),
     "export start": (
         *exports("table", "dest", "!dry_run"),
-        *((each._replace(when="dry_run")) for each in _PLAN_EXPORT),
+        *((row._replace(when="dry_run")) for row in _PLAN_EXPORT),
         Row("TurnRecoveryOn", "dynamodb:UpdateContinuousBackups", "table:table", "enable_pitr !dry_run"),
         *awaits_export("table", "waits !dry_run"),
     ),
     "export wait": (Row("AwaitTheExport", "dynamodb:DescribeExport", "arn:arn"),),
-    "export windows": (*reads_place("base", sid="Export"), *reads_place("increments", sid="Increments")),
-    "files": reads_place("path", sid="Folder"),
-    "history": reads_place("source"),
+    "export windows": (*reads_location("base", sid="Export"), *reads_location("increments", sid="Increments")),
+    "files": reads_location("path", sid="Folder"),
+    "history": reads_location("source"),
     "import describe": (Row("DescribeTheImport", "dynamodb:DescribeImport", "arn:arn"),),
-    "import files": (*reads_place("source"), *writes_files("dest", "!dry_run"), *describes("like", "like")),
+    "import files": (*reads_location("source"), *writes_files("dest", "!dry_run"), *describes("like", "like")),
     "import list": (*describes("table", "table"), Row("ListImports", "dynamodb:ListImports", "all:")),
     "import start": (
         *read_by_service("source"),
@@ -441,38 +446,38 @@ TABLE: dict[str, tuple[Row, ...]] = {
         Row("AwaitTheImport", "dynamodb:DescribeImport", "arn:arn"),
         Row("VerifyTheTable", "dynamodb:DescribeTable dynamodb:Scan", "imported:arn", "verify"),
     ),
-    "layout": reads_place("path", sid="Folder"),
+    "layout": reads_location("path", sid="Folder"),
     "load": (
         *writes_rows("table", "!dry_run"),
         *describes("table", "dry_run"),
         *creates("table", "create_table !dry_run"),
-        *reads_place("source"),
-        *reads_place("retry_rejects", sid="Retried"),
+        *reads_location("source"),
+        *reads_location("retry_rejects", sid="Retried"),
         *keeps_state("state", "!dry_run"),
         *keeps_rejects(when="!dry_run"),
     ),
     "maintain": (
         *merges("table", "!dry_run"),
         Row("DeleteOldFiles", "s3:DeleteObject", "keys:table", "!dry_run deletes"),
-        *reads_place("table", "dry_run", "Lake"),
+        *reads_location("table", "dry_run", "Lake"),
         *names_table(partitions="format=hudi", when="!dry_run"),
     ),
     "prices refresh": (Row("ReadPrices", "pricing:GetProducts", "all:"),),
     "prices show": (),
     "publish": (
-        *reads_place("staging"),
+        *reads_location("staging"),
         *writes_files("dest", "!dry_run"),
         *names_table(when="!dry_run", partitions=""),
     ),
-    "read": (*reads_items("source"), *reads_place("source")),
+    "read": (*reads_items("source"), *reads_location("source")),
     "reconcile": (
         *_HEALED,
         Row("ReadTheStream", "dynamodb:DescribeStream dynamodb:GetShardIterator dynamodb:GetRecords", "stream:table"),
         *merges("target", "!dry_run"),
-        *reads_place("target", "dry_run", "Lake"),
+        *reads_location("target", "dry_run", "Lake"),
     ),
     "replay": (
-        *reads_place("source"),
+        *reads_location("source"),
         *keeps_log("dest"),
         *keeps_state("replayed"),
         *writes_rows("table", "table"),
@@ -481,10 +486,10 @@ TABLE: dict[str, tuple[Row, ...]] = {
     "scan": (
         *reads_items("table"),
         *writes_files("dest", "!dry_run"),
-        *reads_place("dest", "dry_run", "Target"),
+        *reads_location("dest", "dry_run", "Target"),
         *names_table(when="!dry_run"),
     ),
-    "schema": (*reads_items("source"), *reads_place("source")),
+    "schema": (*reads_items("source"), *reads_location("source")),
     "simulate load": (),
     "simulate scan": (),
     "table create": creates("table"),
@@ -493,25 +498,25 @@ TABLE: dict[str, tuple[Row, ...]] = {
     "table restore": restores("target"),
     "vacuum": (
         *writes_files("path", "!dry_run", "Folder"),
-        *reads_place("path", "dry_run", "Folder"),
+        *reads_location("path", "dry_run", "Folder"),
         Row("FindUploadsToFolder", "s3:ListBucketMultipartUploads", "uploads:path", "dry_run"),
     ),
     "validate": (
         *reads_items("source"),
-        *reads_place("source"),
+        *reads_location("source"),
         *reads_items("target", "!dry_run"),
         *describes("target", "dry_run"),
-        *reads_place("target", sid="Target"),
+        *reads_location("target", sid="Target"),
     ),
     "verify": (
         *reads_items("table"),
-        *reads_place("target", sid="Lake"),
-        *reads_place("log", sid="Log"),
-        *reads_place("table", sid="Export"),
+        *reads_location("target", sid="Lake"),
+        *reads_location("log", sid="Log"),
+        *reads_location("table", sid="Export"),
         *exports("table", "export_to", "export_to"),
         *awaits_export("table", "export_to"),
-        *reads_place("export_to", "export_to", "Export"),
+        *reads_location("export_to", "export_to", "Export"),
     ),
-    "view history": reads_place("source", sid="Log"),
-    "view latest": (*reads_place("source", sid="Log"), *reads_place("target", sid="Lake")),
+    "view history": reads_location("source", sid="Log"),
+    "view latest": (*reads_location("source", sid="Log"), *reads_location("target", sid="Lake")),
 }

@@ -1,4 +1,4 @@
-"""Choose mode, capacity and class of a table by what it has consumed, replayed against auto scaling."""
+"""Choice of mode, capacity and class of a table: its consumption is replayed against auto scaling."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _FREE_DECREASES, _DECREASE_SECONDS = 4, 3600.0
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ServiceQuotas.html#default-limits-throughput
 _TABLE_QUOTA = 40_000.0
 _DAY_SECONDS = 86_400.0
-# Bounds of auto scaling are chosen so that no more than this share would have been throttled.
-MOST_THROTTLED = 1e-4
-# Provisioned capacity has to save this much: it may throttle, and somebody has to look after it.
-_WORTH = 0.1
+# The bounds of auto scaling are chosen so that at most this ratio of units would have been throttled.
+MAX_THROTTLED_RATIO = 1e-4
+# Provisioned capacity has to save at least this ratio, because it may throttle and needs maintenance.
+_MIN_SAVED_RATIO = 0.1
 _FULL, _NEARLY_FULL = 1.0, 0.9
 _LOWEST_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
 _RESERVED_UNITS = 100
@@ -52,7 +52,7 @@ _STORAGE: dict[TableClass, str] = {"standard": "storage", "standard-ia": "ia_sto
 
 @dataclass(frozen=True)
 class Consumption:
-    """Hold what a table or one of its indexes consumed, period by period.
+    """Consumption of a table or one of its indexes per period.
 
     Attributes
     ----------
@@ -61,11 +61,11 @@ class Consumption:
     what
         Reads or writes.
     consumed
-        Units a second, of each period.
+        Units per second in each period.
     provisioned
-        Units a second that it had, or None for on demand.
+        Provisioned units per second, or None for on demand.
     throttled
-        Throttled requests over all periods; None if nobody counted.
+        Throttled requests over all periods; None if there is no metric.
     """
 
     name: str
@@ -77,14 +77,14 @@ class Consumption:
 
 @dataclass(frozen=True)
 class TableUse:
-    """Hold all consumptions of a table, over the same periods.
+    """All consumptions of a table over the same periods.
 
     Attributes
     ----------
     table_gb
-        Size of table and indexes.
+        Size of the table and its indexes.
     most
-        What an on-demand table may consume a second, reads and writes; its quota if nothing is said.
+        Maximum units per second of an on-demand table, reads and writes; its quota if not stated.
     """
 
     table: str
@@ -97,32 +97,32 @@ class TableUse:
 
 @dataclass(frozen=True)
 class CapacityNeed(Result):
-    """Say what one table or index needs of reads or of writes.
+    """Required read or write capacity of a table or index.
 
     Attributes
     ----------
     mean, p99, peak
-        Units consumed a second: of all periods, of all but a hundredth, of the busiest.
+        Consumed units per second: mean, 99th percentile and maximum of all periods.
     share
-        Of what table and indexes consume together.
+        Share of the total consumption of the table and its indexes.
     provisioned
-        What it has now; None on demand.
+        Currently provisioned units; None on demand.
     headroom
-        The share of what it has, or may have, that the busiest period left.
+        Share of the available capacity that was unused in the busiest period.
     full_periods
-        Periods in which it consumed nine tenths of what it had, or more.
+        Periods that consumed at least 90 % of the provisioned capacity.
     throttled
-        Requests that were throttled; None if nobody counted.
+        Throttled requests; None if there is no metric.
     least, most, target
-        Bounds of auto scaling, and the share that it keeps consumed.
+        Bounds of auto scaling, and its target utilization.
     scaled
-        Mean capacity with these bounds.
+        Mean capacity within these bounds.
     throttled_ratio
-        The share of units that would have been throttled with these bounds.
+        Ratio of units that would have been throttled within these bounds.
     risk
         ``none``, ``low`` or ``high``.
     on_demand_usd, provisioned_usd
-        A month in each mode, in the table's class.
+        Monthly cost in each mode, in the table's class.
     """
 
     name: str
@@ -147,7 +147,7 @@ class CapacityNeed(Result):
 
 @dataclass(frozen=True)
 class CapacityChoice(Result):
-    """Price a month of one mode and class, with its storage."""
+    """Monthly cost of a mode and class, including storage."""
 
     mode: Mode
     table_class: TableClass
@@ -157,16 +157,16 @@ class CapacityChoice(Result):
 
 @dataclass(frozen=True)
 class Reservation(Result):
-    """Say how many provisioned units are worth reserving.
+    """Number of provisioned units that are worth reserving.
 
     Attributes
     ----------
     break_even
         A unit is worth reserving if it is provisioned for a larger share of all hours than this.
     units
-        In steps of 100.
+        A multiple of 100.
     usd_saved
-        In a month, compared with the same units unreserved.
+        Monthly saving, compared with the same units unreserved.
     """
 
     what: What
@@ -179,24 +179,24 @@ class Reservation(Result):
 
 @dataclass(frozen=True)
 class CapacityPlan(Result):
-    """Recommend mode, capacity and class of a table.
+    """Recommended mode, capacity and class of a table.
 
     Attributes
     ----------
     days, period_seconds
-        How long the consumption was looked at, and in what steps.
+        Length of the analyzed consumption, and of its periods.
     mode, table_class
-        What is recommended; ``mode_now`` and ``table_class_now`` are what the table has.
+        The recommendation; ``mode_now`` and ``table_class_now`` are the current settings of the table.
     usd, usd_now
-        A month of each, storage included; what is provisioned now is priced as it is.
+        Monthly costs including storage. The current provisioning is priced as it is.
     why
         Reasons, in sentences.
     choices
         Both modes in both classes, the cheapest first.
     mode_break_even
-        The share of provisioned capacity that has to be consumed for it to be the cheaper mode, reads and writes.
+        Utilization of provisioned capacity above which it is cheaper than on demand, for reads and writes.
     class_break_even_gb
-        The size from which Standard-IA is cheaper, at this consumption and mode; None if it always is.
+        Size from which Standard-IA is cheaper with this consumption and mode; None if it is cheaper at any size.
     """
 
     table: str
@@ -219,17 +219,17 @@ class CapacityPlan(Result):
 
 @dataclass(frozen=True)
 class Replay:
-    """Hold what auto scaling would have done: the capacity of each period, and the share of units it throttled."""
+    """Result of simulated auto scaling: the capacity of each period, and the ratio of throttled units."""
 
     capacity: Floats
     throttled_ratio: float
 
 
 def replay(consumed: Floats, period_seconds: float, bounds: tuple[int, int], target: float) -> Replay:
-    """Return what auto scaling does with a consumption.
+    """Simulate auto scaling with a consumption.
 
-    It scales out after two minutes above the target, and in after fifteen below it by 20 points; burst capacity of five
-    minutes carries what exceeds the capacity; capacity can be lowered four times a day, and once an hour.
+    It scales out after two minutes above the target, and in after 15 minutes at 20 points below it. Five minutes of
+    burst capacity serve consumption above the capacity. Capacity can be lowered four times a day, and once an hour.
     """
     least, most = bounds
     capacity = float(min(most, max(least, _wanted(float(consumed[0]), target))))
@@ -259,7 +259,7 @@ def replay(consumed: Floats, period_seconds: float, bounds: tuple[int, int], tar
 
 
 def _wanted(units: float, target: float) -> int:
-    """Return the capacity of which so many units are the target; what is left of rounding is no unit."""
+    """Return the capacity whose target utilization is ``units``, ignoring rounding errors."""
     return max(1, math.ceil(units / target - 1e-9))
 
 
@@ -269,17 +269,17 @@ def _may_lower(lowered: Sequence[float], now: float) -> bool:
 
 
 def plan_capacity(use: TableUse, book: PriceBook, target: float, region: str | None, today: date) -> CapacityPlan:
-    """Return what a table's consumption asks for."""
+    """Return the recommendation for a table's consumption."""
     scaled = [_scale(part, use.period_seconds, target) for part in use.parts]
-    needs = tuple(_need(part, use, book, found, target) for part, found in zip(use.parts, scaled, strict=True))
-    choices = sorted(_choices(use, book, scaled), key=lambda each: each.usd)
+    needs = tuple(_need(part, use, book, replayed, target) for part, replayed in zip(use.parts, scaled, strict=True))
+    choices = sorted(_choices(use, book, scaled), key=lambda choice: choice.usd)
     best = choices[0]
     if best.mode == "provisioned":
-        other = next(each for each in choices if each.mode == "on-demand")
-        best = other if other.usd <= best.usd * (1 + _WORTH) else best
+        other = next(choice for choice in choices if choice.mode == "on-demand")
+        best = other if other.usd <= best.usd * (1 + _MIN_SAVED_RATIO) else best
     mode_now: Mode = "on-demand" if all(part.provisioned is None for part in use.parts) else "provisioned"
     reserved = _reserved(use, book, scaled) if best.mode == "provisioned" and best.table_class == "standard" else ()
-    names = [_price_name(*each) for each in itertools.product(_MODES, _STORAGE, _WHATS)]
+    names = [_price_name(*combination) for combination in itertools.product(_MODES, _STORAGE, _WHATS)]
     return CapacityPlan(
         table=use.table,
         days=round(len(use.parts[0].consumed) * use.period_seconds / _DAY_SECONDS, 3),
@@ -301,21 +301,21 @@ def plan_capacity(use: TableUse, book: PriceBook, target: float, region: str | N
 
 
 def _scale(part: Consumption, period_seconds: float, target: float) -> tuple[tuple[int, int], Replay]:
-    """Return the cheapest bounds of auto scaling with which hardly anything is throttled, and what it does by them."""
+    """Return the cheapest bounds of auto scaling that throttle hardly anything, and their simulation."""
     most = _wanted(float(part.consumed.max()), target)
     lowest = sorted({
         _wanted(float(quantile), target) for quantile in np.quantile(part.consumed, _LOWEST_QUANTILES)
     })  # fmt: skip
     tried = [((least, most), replay(part.consumed, period_seconds, (least, most), target)) for least in lowest]
-    quiet = [each for each in tried if each[1].throttled_ratio <= MOST_THROTTLED] or tried[-1:]
-    return min(quiet, key=lambda each: float(each[1].capacity.mean()))
+    quiet = [trial for trial in tried if trial[1].throttled_ratio <= MAX_THROTTLED_RATIO] or tried[-1:]
+    return min(quiet, key=lambda trial: float(trial[1].capacity.mean()))
 
 
 def _need(
     part: Consumption, use: TableUse, book: PriceBook, scaled: tuple[tuple[int, int], Replay], target: float
 ) -> CapacityNeed:
-    (least, most), found = scaled
-    whole = sum(float(each.consumed.sum()) for each in use.parts if each.what == part.what)
+    (least, most), replayed = scaled
+    total = sum(float(other.consumed.sum()) for other in use.parts if other.what == part.what)
     peak, full = float(part.consumed.max()), 0
     if part.provisioned is None:
         now = None
@@ -335,7 +335,7 @@ def _need(
         mean=round(float(part.consumed.mean()), 3),
         p99=round(float(np.quantile(part.consumed, 0.99)), 3),
         peak=round(peak, 3),
-        share=round(float(part.consumed.sum()) / whole, 4) if whole else 0.0,
+        share=round(float(part.consumed.sum()) / total, 4) if total else 0.0,
         provisioned=now,
         headroom=round(headroom, 4),
         full_periods=full,
@@ -343,16 +343,17 @@ def _need(
         least=least,
         most=most,
         target=target,
-        scaled=round(float(found.capacity.mean()), 2),
-        throttled_ratio=found.throttled_ratio,
+        scaled=round(float(replayed.capacity.mean()), 2),
+        throttled_ratio=replayed.throttled_ratio,
         risk=risk,
         on_demand_usd=_line(book, "on-demand", use.table_class, part.what, float(part.consumed.mean())).usd or 0.0,
-        provisioned_usd=_line(book, "provisioned", use.table_class, part.what, float(found.capacity.mean())).usd or 0.0,
+        provisioned_usd=_line(book, "provisioned", use.table_class, part.what, float(replayed.capacity.mean())).usd
+        or 0.0,
     )
 
 
 def _line(book: PriceBook, mode: Mode, table_class: TableClass, what: What, per_second: float) -> CostLine:
-    """Return the line of a month of so many units a second, consumed or provisioned."""
+    """Return the monthly cost of ``per_second`` consumed or provisioned units per second."""
     quantity = per_second * MONTH_HOURS * (3600 if mode == "on-demand" else 1)
     return book.line(what, _price_name(mode, table_class, what), quantity)
 
@@ -365,16 +366,16 @@ def _choices(use: TableUse, book: PriceBook, scaled: Sequence[tuple[tuple[int, i
     choices = []
     for mode in _MODES:
         means = {"reads": 0.0, "writes": 0.0}
-        for part, (_, found) in zip(use.parts, scaled, strict=True):
-            means[part.what] += float((found.capacity if mode == "provisioned" else part.consumed).mean())
+        for part, (_, replayed) in zip(use.parts, scaled, strict=True):
+            means[part.what] += float((replayed.capacity if mode == "provisioned" else part.consumed).mean())
         for table_class, storage in _STORAGE.items():
             lines = [_line(book, mode, table_class, what, means[what]) for what in _WHATS]
             if use.table_gb is not None:
                 lines.append(book.line("storage", storage, use.table_gb))
             choices.append(CapacityChoice(mode, table_class, sum(line.usd or 0.0 for line in lines), tuple(lines)))
     if use.table_gb is None:
-        # Without its storage, the class is not in question.
-        choices = [each for each in choices if each.table_class == use.table_class]
+        # If the storage size is unknown, the class is not compared.
+        choices = [choice for choice in choices if choice.table_class == use.table_class]
     return choices
 
 
@@ -393,11 +394,11 @@ def _mode_break_even(book: PriceBook, table_class: TableClass, what: What) -> fl
 
 
 def _class_break_even(choices: Sequence[CapacityChoice], mode: Mode, book: PriceBook) -> float | None:
-    """Return the size at which storage saves what the dearer units of Standard-IA cost more."""
+    """Return the size at which lower storage costs of Standard-IA offset its higher unit prices."""
     units = {
-        each.table_class: sum(line.usd or 0.0 for line in each.lines if line.what != "storage")
-        for each in choices
-        if each.mode == mode
+        choice.table_class: sum(line.usd or 0.0 for line in choice.lines if line.what != "storage")
+        for choice in choices
+        if choice.mode == mode
     }
     saved = (book.usd("storage", 1) or 0.0) - (book.usd("ia_storage", 1) or 0.0)
     if len(units) < len(_STORAGE) or saved <= 0:
@@ -408,17 +409,17 @@ def _class_break_even(choices: Sequence[CapacityChoice], mode: Mode, book: Price
 def _reserved(
     use: TableUse, book: PriceBook, scaled: Sequence[tuple[tuple[int, int], Replay]]
 ) -> tuple[Reservation, ...]:
-    """Return what is worth reserving: the capacity that is provisioned for a larger share of hours than breaks even."""
-    found = []
+    """Return the capacity that is provisioned for a larger share of hours than the break-even of a reservation."""
+    reservations = []
     for what in _WHATS:
-        series = [each.capacity for part, (_, each) in zip(use.parts, scaled, strict=True) if part.what == what]
+        series = [replayed.capacity for part, (_, replayed) in zip(use.parts, scaled, strict=True) if part.what == what]
         if not series:
             continue
         capacity = np.sum(series, axis=0)
         hour = book.usd(_price_name("provisioned", "standard", what), 1)
         for years in (1, 3):
             upfront, hourly = (
-                book.usd(f"reserved_{what.removesuffix('s')}_{each}_{years}y", 1) for each in ("upfront", "hours")
+                book.usd(f"reserved_{what.removesuffix('s')}_{kind}_{years}y", 1) for kind in ("upfront", "hours")
             )
             if hour is None or upfront is None or hourly is None:
                 continue
@@ -427,7 +428,7 @@ def _reserved(
             level = float(np.quantile(capacity, max(0.0, 1 - break_even), method="lower"))
             units = int(level // _RESERVED_UNITS) * _RESERVED_UNITS
             covered = float(np.minimum(capacity, units).mean())
-            found.append(
+            reservations.append(
                 Reservation(
                     what=what,
                     years=years,
@@ -437,23 +438,23 @@ def _reserved(
                     usd_saved=(covered * hour - units * reserved_hour) * MONTH_HOURS,
                 )
             )
-    return tuple(found)
+    return tuple(reservations)
 
 
 def _why(best: CapacityChoice, choices: Sequence[CapacityChoice], needs: Sequence[CapacityNeed]) -> tuple[str, ...]:
-    others = [each for each in choices if each.mode != best.mode]
-    cheapest = min(others, key=lambda each: each.usd)
+    others = [choice for choice in choices if choice.mode != best.mode]
+    cheapest = min(others, key=lambda choice: choice.usd)
     reasons = [f"{best.mode} costs {best.usd:,.2f} USD a month, {cheapest.mode} {cheapest.usd:,.2f}"]
     if best.usd > cheapest.usd:
-        reasons.append(f"less than {_WORTH:.0%} saved is not worth capacity that may throttle")
-    classes = [each for each in choices if each.mode == best.mode and each.table_class != best.table_class]
-    reasons += [f"in the class {best.table_class}; in {each.table_class} {each.usd:,.2f}" for each in classes]
-    for each in needs:
-        of = each.name if each.name == "table" else f"index {each.name}"
-        if each.throttled:
-            reasons.append(f"{each.throttled:,.0f} {each.what} of the {of} were throttled")
-        elif each.risk != "none":
-            reasons.append(f"{each.what} of the {of} left {each.headroom:.0%} of the capacity in the busiest period")
+        reasons.append(f"less than {_MIN_SAVED_RATIO:.0%} saved is not worth capacity that may throttle")
+    classes = [choice for choice in choices if choice.mode == best.mode and choice.table_class != best.table_class]
+    reasons += [f"in the class {best.table_class}; in {choice.table_class} {choice.usd:,.2f}" for choice in classes]
+    for need in needs:
+        of = need.name if need.name == "table" else f"index {need.name}"
+        if need.throttled:
+            reasons.append(f"{need.throttled:,.0f} {need.what} of the {of} were throttled")
+        elif need.risk != "none":
+            reasons.append(f"{need.what} of the {of} left {need.headroom:.0%} of the capacity in the busiest period")
     return tuple(reasons)
 
 
@@ -463,12 +464,12 @@ def need_names() -> tuple[str, ...]:
 
 
 def need_rows(plan: CapacityPlan) -> list[tuple[str, ...]]:
-    """Return what each of a table and its indexes needs, as text."""
+    """Return the needs of a table and its indexes as text."""
     return [
         (
-            each.name, each.what, f"{each.share:.0%}", f"{each.mean:,.4g}", f"{each.p99:,.4g}", f"{each.peak:,.4g}",
-            "" if each.provisioned is None else f"{each.provisioned:,.4g}", f"{each.headroom:.0%}",
-            "" if each.throttled is None else f"{each.throttled:,.0f}", f"{each.least:,}", f"{each.most:,}", each.risk,
+            need.name, need.what, f"{need.share:.0%}", f"{need.mean:,.4g}", f"{need.p99:,.4g}", f"{need.peak:,.4g}",
+            "" if need.provisioned is None else f"{need.provisioned:,.4g}", f"{need.headroom:.0%}",
+            "" if need.throttled is None else f"{need.throttled:,.0f}", f"{need.least:,}", f"{need.most:,}", need.risk,
         )
-        for each in plan.needs
+        for need in plan.needs
     ]  # fmt: skip

@@ -1,8 +1,8 @@
-"""Simulate scans and loads in virtual time: planner, budget and pacer are those of real jobs; only AWS is a model.
+"""Simulation of scans and loads in virtual time. Planner, budget and pacer are those of real jobs; only AWS is a model.
 
-A job of very many requests is simulated by fewer: each stands for ``scale`` requests, and all times are multiplied by
-``scale`` at the end. What takes a fixed time, like a pause after throttling, then counts ``scale`` times: the answer
-errs on the long side.
+A job of many requests is simulated with fewer requests: each represents ``scale`` requests, and all times are
+multiplied by ``scale`` at the end. A fixed duration, such as a pause after throttling, then counts ``scale`` times, so
+the result is rather too long than too short.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ if TYPE_CHECKING:
     from ddbio.budget.pacing import Ramp
     from ddbio.load.plan import LoadPlan, WritePlan
 
-# Requests that are simulated at most, but for one of each piece.
-MOST_REQUESTS = 250_000
+# Maximum number of simulated requests, unless there are more pieces.
+MAX_SIMULATED_REQUESTS = 250_000
 _FULL_PAGE_UNITS = 128.0
-# A batch reaches more partitions, but no more are needed to spread it.
+# A batch reaches more partitions; this number is enough to spread it.
 _SPREAD = 4
 _STEPS = 10
 _GIB, _MB_128 = 1024**3, 128 * 1024**2
 
 
 def simulate_scan(options: SimulateScanOptions) -> SimulationReport:
-    """Return what a scan of a table that need not exist would do: time, units, throttling; no service is called.
+    """Simulate a scan of a table that need not exist: time, units, throttling. No service is called.
 
-    The planner, the budget and its pacer are those of real scans, on a virtual clock; the table's partitions and the
-    times of pages are a model. The same options give the same report.
+    The planner, the budget and its pacer are those of real scans, on a virtual clock. The table's partitions and the
+    times of pages are a model. The same options return the same report.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def simulate_scan(options: SimulateScanOptions) -> SimulationReport:
         options.table_bytes, options.item_bytes, consistent=options.consistent, segments=plan.segments,
         page_items=plan.page_limit,
     )  # fmt: skip
-    scale = max(1, plan.requests // max(MOST_REQUESTS, plan.segments))
+    scale = max(1, plan.requests // max(MAX_SIMULATED_REQUESTS, plan.segments))
     sizes = unequal_sizes(plan.requests / scale * (1 - options.hot_key), plan.segments, options.skew, rng)
     limits = _limits(options, options.table_bytes, options.rcu_per_second, PARTITION_RCU)
     tasks = _scan_tasks(options, plan, units / plan.requests, sizes, limits.partitions)
@@ -82,11 +82,11 @@ def simulate_scan(options: SimulateScanOptions) -> SimulationReport:
     )
     outcome = SimulatedCluster(cluster, limits, scale, rng).run(tasks)
     job = _Job("scan", units, options.rcu_per_second, plan.requests, plan.segments, plan.lanes)
-    return _shown(_report(job, outcome, scale, tasks, limits.partitions), options, job)
+    return _with_chart(_report(job, outcome, scale, tasks, limits.partitions), options, job)
 
 
 def _scan_plan(options: SimulateScanOptions) -> ScanPlan:
-    """Return the plan that ddbio's planner makes for that table and cluster."""
+    """Return ddbio's plan for that table and cluster."""
     table = _table(math.ceil(options.table_bytes / options.item_bytes), int(options.table_bytes))
     policy = options.policy or ("task" if options.static_shares else "planner")
     segments = (
@@ -105,7 +105,7 @@ def _scan_plan(options: SimulateScanOptions) -> ScanPlan:
         tasks=options.tasks,
         lanes=options.lanes or (options.tasks if options.static_shares else None),
         segments=segments,
-        # A task with a share of its own asks for pages that are short enough for that share.
+        # A task with a fixed share of the budget requests pages that are short enough for that share.
         rcu_per_second=options.rcu_per_second / (options.tasks if options.static_shares else 1),
         consistent=options.consistent,
     )
@@ -116,22 +116,22 @@ def _scan_plan(options: SimulateScanOptions) -> ScanPlan:
 def _scan_tasks(
     options: SimulateScanOptions, plan: ScanPlan, page_units: float, sizes: npt.NDArray[np.float64], partitions: int
 ) -> list[SimulatedTask]:
-    """Return the segments of each task; a segment lies in its part of the table's partitions."""
+    """Return the segments of each task. A segment covers its share of the table's partitions."""
     step, hot = partitions / plan.segments, plan.segments // 2
     total = float(sizes.sum()) / (1 - options.hot_key)
     pieces = [Piece(float(size), page_units, number * step, (number + 1) * step) for number, size in enumerate(sizes)]
     if options.hot_key:
-        # All items of a key are read one after the other, from one partition.
-        place = hot * step
-        pieces[hot] = Piece(float(sizes[hot]) + total * options.hot_key, page_units, place, place)
-    return [SimulatedTask(tuple(pieces[each] for each in group), plan.lanes_per_task) for group in plan.groups()]
+        # All items of a key are read sequentially, from one partition.
+        position = hot * step
+        pieces[hot] = Piece(float(sizes[hot]) + total * options.hot_key, page_units, position, position)
+    return [SimulatedTask(tuple(pieces[number] for number in group), plan.lanes_per_task) for group in plan.groups()]
 
 
 def simulate_load(options: SimulateLoadOptions) -> SimulationReport:
-    """Return what a load into a table that need not exist would do: time, units, throttling; no service is called.
+    """Simulate a load into a table that need not exist: time, units, throttling. No service is called.
 
-    The planner, the budget and its pacer are those of real loads, on a virtual clock; the table's partitions and the
-    times of requests are a model. The same options give the same report.
+    The planner, the budget and its pacer are those of real loads, on a virtual clock. The table's partitions and the
+    times of requests are a model. The same options return the same report.
 
     Raises
     ------
@@ -143,10 +143,10 @@ def simulate_load(options: SimulateLoadOptions) -> SimulationReport:
     rng = np.random.default_rng(options.seed)
     plan, write = _load_plan(options)
     assert plan.estimated_units is not None  # noqa: S101 - the rows are counted
-    assert plan.rows is not None  # noqa: S101 - likewise
+    assert plan.rows is not None  # noqa: S101 - the rows are counted
     units = plan.rows * _row_units(options)
     requests = requests_of(plan.rows, write)
-    scale = max(1, requests // MOST_REQUESTS)
+    scale = max(1, requests // MAX_SIMULATED_REQUESTS)
     limits = _limits(options, options.source_bytes, options.wcu_per_second, PARTITION_WCU * (1 + options.indexes))
     tasks = _load_tasks(options, plan, write, requests / scale, limits.partitions, rng)
     cluster = Cluster(
@@ -163,11 +163,11 @@ def simulate_load(options: SimulateLoadOptions) -> SimulationReport:
     outcome = SimulatedCluster(cluster, limits, scale, rng).run(tasks)
     lanes = min(options.tasks, len(tasks)) * (tasks[0].lanes if tasks else 0)
     job = _Job("load", units, options.wcu_per_second, requests, 0, lanes)
-    return _shown(_report(job, outcome, scale, tasks, limits.partitions), options, job)
+    return _with_chart(_report(job, outcome, scale, tasks, limits.partitions), options, job)
 
 
 def _load_plan(options: SimulateLoadOptions) -> tuple[LoadPlan, WritePlan]:
-    """Return the plans that ddbio's planner makes for those rows and that table."""
+    """Return ddbio's plans for those rows and that table."""
     rows = max(1, math.ceil(options.source_bytes / options.item_bytes))
     load = LoadOptions(
         source="simulated",
@@ -182,11 +182,11 @@ def _load_plan(options: SimulateLoadOptions) -> tuple[LoadPlan, WritePlan]:
     table = _table(0, 0)
     write = plan_write(table, load)
     units = max(1, math.ceil(options.source_bytes / _MB_128))
-    found = SourceDescription(
+    source = SourceDescription(
         files=units, units=units, size_bytes=int(options.source_bytes), rows=rows, exact=True,
         row_units=write_units(math.ceil(options.item_bytes)), columns=("pk",),
     )  # fmt: skip
-    return plan_load(load, write, table, found, Resources(options.tasks, options.tasks)), write
+    return plan_load(load, write, table, source, Resources(options.tasks, options.tasks)), write
 
 
 def _row_units(options: SimulateLoadOptions) -> float:
@@ -197,7 +197,7 @@ def _load_tasks(
     options: SimulateLoadOptions, plan: LoadPlan, write: WritePlan, requests: float, partitions: int,
     rng: np.random.Generator,
 ) -> list[SimulatedTask]:  # fmt: skip
-    """Return the tasks of a load: each deals its rows to lanes by the hash of their keys, so to all partitions."""
+    """Return the tasks of a load. Each assigns its rows to lanes by the hash of their keys, so to all partitions."""
     rows, row_units = 1 if write.sends_single_items else MOST_WRITES, _row_units(options)
     sizes = unequal_sizes(requests * (1 - options.hot_key), plan.tasks, options.skew, rng)
     spread = min(rows, partitions, _SPREAD)
@@ -206,7 +206,7 @@ def _load_tasks(
         piece = Piece(float(size) / write.lanes, rows * row_units, spread=spread, row_units=row_units)
         pieces = [piece] * write.lanes
         if number == 0 and options.hot_key:
-            # A batch holds no key twice: rows of one key go out one by one, in their order, over one lane.
+            # A batch contains a key at most once: rows of one key are sent one by one, in order, on one lane.
             pieces.insert(0, Piece(requests * options.hot_key * rows, row_units, 0.0, 0.0))
         tasks.append(SimulatedTask(tuple(pieces), len(pieces)))
     return tasks
@@ -239,14 +239,14 @@ def _limits(options: SimulateOptions, size_bytes: float, rate: float, partition_
 
 
 def _changes(options: SimulateOptions) -> tuple[tuple[float, int], ...]:
-    """Return when slots come and are lost."""
+    """Return the times at which slots are added and lost."""
     lost = [(at, -count * options.executor_tasks) for count, at in options.lose]
     joining = [(at, count * options.executor_tasks) for count, at in options.join]
     return tuple(sorted(lost + joining))
 
 
 class _Job(NamedTuple):
-    """What a job does, as planned."""
+    """Planned work of a job."""
 
     verb: str
     units: float
@@ -288,7 +288,7 @@ def _report(
 
 
 def _progress(outcome: Outcome) -> list[float]:
-    """Return when each tenth of all units was consumed."""
+    """Return the times at which each tenth of all units was consumed."""
     times = np.array([at for at, _ in outcome.consumed])
     sums = np.cumsum([units for _, units in outcome.consumed])
     return [
@@ -301,17 +301,17 @@ def _rates(outcome: Outcome) -> tuple[float, ...]:
     times, units = zip(*outcome.consumed, strict=True)
     length = max(outcome.finished_at, 1e-9)
     sums, _ = np.histogram(times, bins=RATES, range=(0.0, length), weights=units)
-    return tuple(round(float(each), 1) for each in sums / (length / RATES))
+    return tuple(round(float(rate), 1) for rate in sums / (length / RATES))
 
 
 def _running(outcome: Outcome) -> tuple[int, ...]:
-    times, counts = (np.array(each) for each in zip(*outcome.running, strict=True))
-    places = (np.arange(RATES) + 0.5) * outcome.finished_at / RATES
-    return tuple(int(each) for each in counts[np.clip(np.searchsorted(times, places, side="right") - 1, 0, None)])
+    times, counts = (np.array(column) for column in zip(*outcome.running, strict=True))
+    at_times = (np.arange(RATES) + 0.5) * outcome.finished_at / RATES
+    return tuple(int(count) for count in counts[np.clip(np.searchsorted(times, at_times, side="right") - 1, 0, None)])
 
 
-def _shown(report: SimulationReport, options: SimulateOptions, job: _Job) -> SimulationReport:
-    """Return a report, drawn where the options say."""
+def _with_chart(report: SimulationReport, options: SimulateOptions, job: _Job) -> SimulationReport:
+    """Return a report, and write its chart if the options name a file."""
     if options.chart is not None:
         is_page = options.chart.endswith(".html")
         page = report_page(f"A simulated {job.verb}", report, _charts(report, job.rate))
@@ -320,40 +320,40 @@ def _shown(report: SimulationReport, options: SimulateOptions, job: _Job) -> Sim
 
 
 def _charts(report: SimulationReport, rate: float) -> list[Bars | Lines]:
-    """Return what was consumed and what ran over the run's course, and when each tenth was done."""
+    """Return the charts of consumption, running tasks and progress."""
     hours = report.seconds / 3600
-    places = [(number + 0.5) * hours / len(report.rates) for number in range(len(report.rates))]
+    hours_since_start = [(number + 0.5) * hours / len(report.rates) for number in range(len(report.rates))]
     tenths = [f"{number}0 %" for number in range(1, len(report.progress) + 1)]
-    rates = {"consumed": report.rates, "budget": (rate,) * len(places)}
+    rates = {"consumed": report.rates, "budget": (rate,) * len(hours_since_start)}
     return [
-        Lines("Units a second", "hours", "units a second", places, rates),
-        Lines("Tasks that run", "hours", "tasks", places, {"tasks": report.running}),
+        Lines("Units a second", "hours", "units a second", hours_since_start, rates),
+        Lines("Tasks that run", "hours", "tasks", hours_since_start, {"tasks": report.running}),
         Bars("When each tenth is done", "hours", tenths, [round(at / 3600, 4) for at in report.progress]),
     ]
 
 
-# Time has to pass, however little is left of rounding.
-_LEAST_SECONDS = 1e-6
-_MOST_ADMITTED = 0.5
-# What is left of rounding is no request.
-_NOTHING = 1e-9
+# Time always advances, even by a rounding error.
+_MIN_SECONDS = 1e-6
+_MAX_ADMITTED_RATIO = 0.5
+# A rounding error is not a request.
+_ROUNDING_ERROR = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Describe what one lane does in order: a segment of a scan, or its share of a task's rows.
+    """Sequential work of a lane: a segment of a scan, or its share of a task's rows.
 
     Attributes
     ----------
     requests
-        How many requests of ``units`` it takes; the last one may be smaller.
+        Number of requests of ``units``; the last one may be smaller.
     first, last
-        Its partitions, as places between 0 and the number of them: it goes from the first to the last. Both None: each
-        request goes to partitions by chance.
+        Positions between 0 and the number of partitions: the lane advances from the first to the last. Both are None if
+        each request uses random partitions.
     spread
-        Over how many partitions one request is spread by chance; each of its parts is admitted by itself.
+        Number of random partitions of a request; each part is admitted separately.
     row_units
-        What is admitted as a whole; default is a part.
+        Units that are admitted atomically; the default is a part.
     """
 
     requests: float
@@ -366,7 +366,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedTask:
-    """Hold the pieces of a task, and how many of them are done at the same time."""
+    """Pieces of a task, and the number of pieces that run at the same time."""
 
     pieces: tuple[Piece, ...]
     lanes: int
@@ -374,7 +374,7 @@ class SimulatedTask:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Describe what a job runs on, and how its requests are paced.
+    """Cluster of a job, and the pacing of its requests.
 
     Attributes
     ----------
@@ -383,13 +383,13 @@ class Cluster:
     rate
         Units a second of the job.
     static_shares
-        Give each slot a fixed share of the rate, instead of leases.
+        Whether each slot has a fixed share of the rate, instead of leases.
     request_seconds, spread
-        Median time of a request of ``full_units``, and how much times vary; smaller requests take less.
+        Median duration of a request of ``full_units``, and the spread of durations; smaller requests take less time.
     changes
-        Times at which slots come (more than 0) or are lost.
+        Times at which slots are added (more than 0) or lost.
     resumes
-        Whether a task that was lost goes on where it was; else it begins again.
+        Whether a lost task resumes; otherwise it restarts.
     """
 
     slots: int
@@ -405,7 +405,7 @@ class Cluster:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """One execution of a task on a slot."""
+    """Execution of a task on a slot."""
 
     task: int
     budget: LocalBudget
@@ -435,18 +435,18 @@ class _Event(NamedTuple):
 
 @dataclass
 class Outcome:
-    """Hold what a simulated job did, in the clock of its cluster.
+    """Result of a simulated job, in the clock of its cluster.
 
     Attributes
     ----------
     consumed
         Times and units of all requests.
     running
-        Times, and the tasks that ran from then on.
+        Times, and the number of running tasks from each time.
     throttled
-        Throttled requests, by the limit.
+        Throttled requests by limit.
     repeated_units
-        Units of tasks that had to begin again.
+        Units of tasks that restarted.
     """
 
     finished_at: float = 0.0
@@ -460,12 +460,12 @@ class Outcome:
 
 
 class SimulatedCluster:
-    """Execute tasks until all are done.
+    """Executor of tasks in virtual time.
 
     Parameters
     ----------
     scale
-        How many requests each simulated one stands for.
+        Number of requests that each simulated request represents.
     """
 
     def __init__(self, cluster: Cluster, limits: TableLimits, scale: int, rng: np.random.Generator) -> None:
@@ -483,7 +483,7 @@ class SimulatedCluster:
         self.outcome = Outcome()
 
     def run(self, tasks: Sequence[SimulatedTask]) -> Outcome:
-        """Run all tasks in their order, as slots become free.
+        """Run all tasks in order, as slots become free.
 
         Raises
         ------
@@ -511,7 +511,7 @@ class SimulatedCluster:
                 else:
                     self._try_to_send(lane)
         if self._waiting:
-            raise OptionError(f"all executors are lost after {self._now * self._scale:,.0f} s: let others join")
+            raise OptionError(f"all executors are lost after {self._now * self._scale:,.0f} s: add executors")
         self.outcome.splits = self._table.splits
         if self._shared is not None:
             self.outcome.peak_ratio = self._shared.usage().peak_10s_ratio
@@ -525,9 +525,9 @@ class SimulatedCluster:
             self._add_slots(change)
             return
         for _ in range(min(-change, len(self._running) + len(self._slots))):
-            place = int(self._rng.integers(len(self._running) + len(self._slots)))
-            if place < len(self._running):
-                self._lose(self._running[place])
+            index = int(self._rng.integers(len(self._running) + len(self._slots)))
+            if index < len(self._running):
+                self._lose(self._running[index])
             else:
                 self._slots.pop()
         self._start_tasks()
@@ -540,7 +540,7 @@ class SimulatedCluster:
         self._start_tasks()
 
     def _lose(self, run: _Run) -> None:
-        """End a task with its slot; another slot does it again, or what it has left."""
+        """End a task with its slot. Another slot repeats or resumes it."""
         run.is_dead = True
         self._running.remove(run)
         self.outcome.lost_tasks += 1
@@ -554,20 +554,20 @@ class SimulatedCluster:
     def _start_tasks(self) -> None:
         while self._slots and self._waiting:
             number, pieces = self._waiting.pop()
-            # The lanes of a task take its pieces in their order, as they become free.
+            # The lanes of a task take its pieces in order, as they become free.
             run = _Run(number, self._slots.pop(), list(reversed(pieces)))
             self._running.append(run)
             run.lanes = [_Lane(run) for _ in range(min(self._tasks[number].lanes, len(pieces)))]
             for lane in list(run.lanes):
-                self._begin(lane)
+                self._start_piece(lane)
         self.outcome.running.append((self._now, len(self._running)))
 
-    def _begin(self, lane: _Lane) -> None:
-        """Let a lane do the next piece of its task; the last lane without one ends the task."""
+    def _start_piece(self, lane: _Lane) -> None:
+        """Start the next piece of a lane's task. The last lane without a piece ends the task."""
         run = lane.run
         while run.pieces:
             lane.piece, lane.left = run.pieces.pop()
-            if lane.left > _NOTHING:
+            if lane.left > _ROUNDING_ERROR:
                 self._reserve(lane)
                 return
         run.lanes.remove(lane)
@@ -583,7 +583,7 @@ class SimulatedCluster:
     def _enqueue(self, lane: _Lane) -> None:
         piece = lane.piece
         assert piece is not None  # noqa: S101 - a lane reserves for its piece
-        # The last request is not full.
+        # The last request may be smaller.
         lane.units = piece.units * min(1.0, max(lane.left, 0.5 / piece.units))
         lane.position = lane.run.budget.enqueue(lane.units)
 
@@ -591,8 +591,8 @@ class SimulatedCluster:
         budget = lane.run.budget
         wait_seconds, _ = budget.check(lane.position)
         if wait_seconds > 0:
-            # Real lanes ask again each quarter of a second; settlements hardly move the queue, so once is enough here.
-            self._at(self._now + max(wait_seconds, _LEAST_SECONDS), lane)
+            # Real lanes retry every 250 ms. Settlements hardly change the queue, so one reservation is enough here.
+            self._at(self._now + max(wait_seconds, _MIN_SECONDS), lane)
             return
         lane.admitted = self._admit(lane)
         if lane.admitted:
@@ -603,14 +603,14 @@ class SimulatedCluster:
         self._pause(lane)
 
     def _admit(self, lane: _Lane) -> float:
-        """Return the share of a request that the table admits."""
+        """Return the ratio of a request that the table admits."""
         piece = lane.piece
         assert piece is not None  # noqa: S101 - a lane sends requests of its piece
         admitted, part = 0.0, lane.units / piece.spread
         throttled = None
         for number in range(piece.spread):
-            place = self._place(lane, piece, number)
-            taken, scope = self._table.admits(place, part, min(part, piece.row_units or part), self._now)
+            position = self._position(lane, piece, number)
+            taken, scope = self._table.admits(position, part, min(part, piece.row_units or part), self._now)
             admitted += taken
             throttled = scope or throttled
         if throttled is not None:
@@ -619,8 +619,8 @@ class SimulatedCluster:
                 lane.run.budget.throttled(throttled, "simulated")
         return 1.0 if throttled is None else admitted / lane.units
 
-    def _place(self, lane: _Lane, piece: Piece, number: int) -> float:
-        """Return the place of a part of a request: by chance, each in its own part of the partitions."""
+    def _position(self, lane: _Lane, piece: Piece, number: int) -> float:
+        """Return the partition of a part of a request: random, each part in a separate range of the partitions."""
         if piece.first is None or piece.last is None:
             if not self._draws:
                 self._draws = self._rng.random(10_000).tolist()
@@ -635,13 +635,14 @@ class SimulatedCluster:
         self.outcome.consumed.append((self._now, consumed))
         self.outcome.finished_at = self._now
         lane.left -= lane.admitted * min(1.0, lane.left)
-        if lane.left <= _NOTHING:
+        if lane.left <= _ROUNDING_ERROR:
             lane.attempt = 0
-            self._begin(lane)
+            self._start_piece(lane)
         elif lane.admitted < 1:
-            # As real lanes do: what came back goes out with others at once, or after a short pause if it was most.
+            # As in real lanes: unprocessed rows are sent with others immediately, or after a short pause if they were
+            # the majority.
             lane.attempt = 0
-            if lane.admitted >= _MOST_ADMITTED:
+            if lane.admitted >= _MAX_ADMITTED_RATIO:
                 self._reserve(lane)
             else:
                 self._pause(lane)
@@ -662,6 +663,6 @@ class SimulatedCluster:
         return self._times.pop()
 
     def _at(self, time: float, lane: _Lane | None, *, is_answer: bool = False) -> None:
-        # The order decides between events of one time: lanes are never compared.
+        # The order breaks ties between events at the same time: lanes cannot be compared.
         self._order += 1
         heapq.heappush(self._events, _Event(time, self._order, lane, is_answer))

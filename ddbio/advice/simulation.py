@@ -1,6 +1,6 @@
-"""What a simulation is made of and what it finds: unequal sizes, what a table admits, and the result.
+"""Parts of a simulation: unequal sizes, the admission control of a table, and the report.
 
-A simulated table has its own capacity with burst, partitions with hot keys, and the account's quota.
+A simulated table has capacity with burst, partitions with hot keys, and the account's quota.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 RATES = 100
-"""In how many equal parts of the run a report says what was consumed."""
+"""Number of equal parts of the run in a report."""
 
-# A partition never serves more than its own limit; it evens out one second of it.
+# A partition never exceeds its own limit, averaged over one second.
 _PARTITION_SECONDS = 1.0
-# A partition without throttling for this part of the time after which it splits is no longer hot.
+# A partition is no longer hot if it is not throttled for this share of the time after which it splits.
 _STILL_HOT = 5.0
-_MOST_PARTS = 1024
+_MAX_PARTS = 1024
 
 
 @dataclass(frozen=True)
 class SimulationReport(Result):
-    """Report what a simulated scan or load would do.
+    """Report of a simulated scan or load.
 
     Attributes
     ----------
@@ -39,29 +39,28 @@ class SimulationReport(Result):
     ratio
         ``seconds / ideal_seconds``.
     units, requests
-        What the whole job consumes and sends, without what was repeated.
+        Consumption and requests of the job, without repeated work.
     throttles
-        Requests that the table throttled; ``throttled_by`` counts them by the limit: ``key_range`` is a partition,
-        ``table``, ``account``.
+        Throttled requests. ``throttled_by`` counts them by limit: ``key_range`` is a partition, ``table``, ``account``.
     peak_ratio
-        The most that was consumed within any ``10 × scale`` s, over what the budget allows in them; None for a
-        shorter run and for fixed shares.
+        Maximum consumption within any ``10 × scale`` s, divided by the budget for that time. None for a shorter run and
+        for fixed shares.
     idle_ratio
-        The share of the budget that nobody used before the end.
+        Share of the budget that was unused before the end.
     segments, lanes, tasks, partitions
-        As planned, and the physical partitions of the table; a load has no segments.
+        As planned, and the physical partitions of the table. A load has no segments.
     largest_task_ratio
         Requests of the largest task over those of the mean task.
     progress
         Seconds after which 10 %, 20 %, … 100 % of the units were consumed.
     scale
-        How many requests of the real table each simulated one stands for.
+        Number of requests of the real table that each simulated request represents.
     splits
-        How often partitions were split under load.
+        Number of partition splits under load.
     lost_tasks, repeated_units
-        Tasks that were lost with their executors, and what they had consumed and others consumed again.
+        Tasks lost with their executors, and the units that were consumed again because of it.
     rates, running
-        Units a second, and tasks that ran, in each hundredth of the run.
+        Units per second, and running tasks, in each hundredth of the run.
     """
 
     seconds: float
@@ -88,10 +87,10 @@ class SimulationReport(Result):
 
 
 def unequal_sizes(total: float, count: int, skew: float, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    """Return sizes that add up to a total.
+    """Return ``count`` random sizes with a given total.
 
-    They follow a Pareto distribution of index ``1 / skew``: most are alike, a few are far larger. Each is drawn for
-    itself, however many there are.
+    They follow a Pareto distribution of index ``1 / skew``: most are similar, a few are far larger. The draws are
+    independent of ``count``.
     """
     sizes: npt.NDArray[np.float64] = (1.0 - rng.random(count)) ** -skew
     sizes *= total / sizes.sum()
@@ -100,7 +99,7 @@ def unequal_sizes(total: float, count: int, skew: float, rng: np.random.Generato
 
 @dataclass(slots=True)
 class _Bucket:
-    """Admit requests of any size while the level is not below zero."""
+    """Token bucket that admits requests of any size while its level is not below zero."""
 
     rate: float
     ceiling: float
@@ -115,9 +114,9 @@ class _Bucket:
 
 @dataclass(slots=True)
 class _Partition:
-    """A partition, and the equal parts it was split into under load; the first part has what a hot key needs.
+    """A partition and the equal parts it was split into under load. The first part contains a hot key.
 
-    A partition that throttles for ``split_seconds`` without a pause is split in two, and so are its parts.
+    A partition that throttles for ``split_seconds`` without a pause is split in two, as are its parts.
     """
 
     parts: list[_Bucket]
@@ -128,11 +127,11 @@ class _Partition:
         return self.parts[min(int(fraction * len(self.parts)), len(self.parts) - 1)]
 
     def throttled(self, now: float, split_seconds: float) -> bool:
-        """Note a throttled request; split and return True if it was one of many in so long a time."""
+        """Record a throttled request. Split the partition and return True if it was throttled long enough."""
         if self.throttled_at < 0 or now - self.throttled_at > split_seconds / _STILL_HOT:
             self.hot_since = now
         self.throttled_at = now
-        if now - self.hot_since < split_seconds or len(self.parts) >= _MOST_PARTS:
+        if now - self.hot_since < split_seconds or len(self.parts) >= _MAX_PARTS:
             return False
         one = self.parts[0]
         self.parts = [_Bucket(one.rate, one.ceiling, 0.0, now) for _ in range(2 * len(self.parts))]
@@ -142,16 +141,16 @@ class _Partition:
 
 @dataclass
 class SimulatedTable:
-    """Admit or throttle requests at a virtual time.
+    """Admission control of a table in virtual time.
 
     Attributes
     ----------
     limits
-        What the table allows.
+        Limits of the table.
     scale
-        Times run by so much faster than the clock of the limits.
+        Factor by which simulated time is faster than the clock of the limits.
     splits
-        How often partitions were split.
+        Number of partition splits.
     """
 
     limits: TableLimits
@@ -178,19 +177,19 @@ class SimulatedTable:
             _Partition([_Bucket(own, own * seconds, own * min(seconds, 1.0))]) for _ in range(limits.partitions)
         ]
 
-    def admits(self, place: float, units: float, row_units: float, now: float) -> tuple[float, ThrottleScope | None]:
-        """Take units of a partition; return how many were admitted, and which limit throttled the others.
+    def admits(self, position: float, units: float, row_units: float, now: float) -> tuple[float, ThrottleScope | None]:
+        """Consume units of a partition. Return the admitted units, and the limit that throttled the others.
 
         Parameters
         ----------
-        place
-            The number of the partition, and the part of its keys as a fraction.
+        position
+            The number of the partition, plus the position within its keys as a fraction.
         row_units
-            What is admitted or throttled as a whole: a row of a batch, or a page.
+            Units that are admitted or throttled atomically: a row of a batch, or a page.
         """
-        number = int(place)
+        number = int(position)
         partition = self._partitions[number]
-        own = partition.part(place - number)
+        own = partition.part(position - number)
         admitted, scope = units, None
         for bucket, limit in (
             (self._account, ThrottleScope.ACCOUNT),
@@ -199,7 +198,7 @@ class SimulatedTable:
         ):
             if bucket is None:
                 continue
-            # Rows are admitted as long as the level is not below zero.
+            # Rows are admitted while the level is not below zero.
             level = bucket.fill(now)
             most = 0.0 if level < 0 else (level // row_units + 1) * row_units
             if most < admitted:

@@ -64,7 +64,7 @@ def test_a_table_of_an_endpoint(fake, monkeypatch):
         ddbio.advise("flights", endpoint_url=fake.endpoint_url)
     monkeypatch.setattr(control_plane, "_ATTEMPTS", 1)
     nobody = {"cloudwatch_endpoint_url": "http://127.0.0.1:9", "endpoint_url": fake.endpoint_url}
-    with pytest.raises(OptionError, match="give changes_per_second, or mend this: cloudwatch"):
+    with pytest.raises(OptionError, match="give changes_per_second, or fix this: cloudwatch"):
         ddbio.advise("flights", **nobody)
 
 

@@ -195,7 +195,7 @@ def nothing(_):
         ("table.stream", nothing, "off: no changes"),
         ("bucket.encryption", nothing, "off: objects"),
         ("bucket.encryption", encrypted("aws:kms", KMS_KEY), f"aws:kms {KMS_KEY} without a bucket key"),
-        ("bucket.versioning", nothing, "off: what is deleted"),
+        ("bucket.versioning", nothing, "off: deleted and replaced"),
         ("bucket.versioning", versioned("Suspended"), "Suspended: what is deleted"),
         ("bucket.public_access", nothing, "BlockPublicAcls, IgnorePublicAcls, BlockPublicPolicy, Restrict"),
         ("bucket.public_access", blocked(**ALL_BLOCKED | {"BlockPublicPolicy": False}), ": BlockPublicPolicy off"),
@@ -260,7 +260,7 @@ def test_a_table_and_a_bucket_with_the_defaults(place):
             "DescribeKinesisStreamingDestination", "table.stream", "warning",
             "allow dynamodb:DescribeKinesisStreamingDestination",
         ),
-        ("HEAD", "bucket", "problem", "allow s3:ListBucket; or it is not the bucket that you mean"),
+        ("HEAD", "bucket", "problem", "allow s3:ListBucket; or it is not the intended bucket"),
         ("encryption", "bucket.encryption", "warning", "allow s3:GetEncryptionConfiguration"),
         ("versioning", "bucket.versioning", "warning", "allow s3:GetBucketVersioning"),
         ("publicAccessBlock", "bucket.public_access", "warning", "allow s3:GetBucketPublicAccessBlock"),
@@ -282,9 +282,9 @@ def test_a_missing_permission_is_a_finding(place, denied, check, level, action):
     ("owner", "expected", "check", "level", "text"),
     [
         (ACCOUNT, None, "bucket.owner", "ok", f"your account {ACCOUNT}"),
-        (ACCOUNT, ACCOUNT, "bucket.owner", "ok", f"account {ACCOUNT}, as you expect"),
-        (OTHER, None, "bucket.owner", "warning", f"is not of your account {ACCOUNT}"),
-        (OTHER, OTHER, "bucket.owner", "ok", f"account {OTHER}, as you expect"),
+        (ACCOUNT, ACCOUNT, "bucket.owner", "ok", f"account {ACCOUNT}, as expected"),
+        (OTHER, None, "bucket.owner", "warning", f"is not in your account {ACCOUNT}"),
+        (OTHER, OTHER, "bucket.owner", "ok", f"account {OTHER}, as expected"),
         (OTHER, ACCOUNT, "bucket", "problem", "s3:ListBucket on bucket"),
         (ACCOUNT, OTHER, "bucket", "problem", "s3:ListBucket on bucket"),
     ],
@@ -304,7 +304,7 @@ def test_a_bucket_for_locked_objects(place):
     """Options that lock objects take a bucket with Object Lock; what is found says how to turn it on."""
     options = {"s3_object_lock_legal_hold": True}
     found = place.findings(**options)["bucket.object_lock"]
-    assert (found.level, found.found) == ("problem", "off: S3 refuses objects that are to be locked")
+    assert (found.level, found.found) == ("problem", "off: S3 refuses locked objects")
     versioned("Enabled")(place)
     kept = {"ObjectLockEnabled": "Enabled", "Rule": {"DefaultRetention": {"Mode": "GOVERNANCE", "Days": 3}}}
     place.bucket = f"{place.bucket}-locked"

@@ -75,4 +75,4 @@ def test_a_command_keeps_the_rules_that_are_there():
 def test_default_retention_is_told(kept, text):
     """It keeps what jobs delete as well."""
     response = {"ObjectLockConfiguration": {"ObjectLockEnabled": "Enabled", "Rule": {"DefaultRetention": kept}}}
-    assert judge_object_lock(BUCKET, response, is_asked_for=True).found == f"{text}, also of what jobs delete"
+    assert judge_object_lock(BUCKET, response, is_asked_for=True).found == f"{text}, including those that jobs delete"

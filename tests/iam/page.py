@@ -10,7 +10,7 @@ from pathlib import Path
 
 import ddbio.options
 from ddbio.advice.iam_calls import TABLE
-from ddbio.advice.iam_policy import given_of, policy_of
+from ddbio.advice.iam_policy import policy_of, policy_request
 from ddbio.advice.options import IamOptions
 from ddbio.cli.commands import COMMANDS
 from ddbio.cli.iam import parsed_command
@@ -103,7 +103,7 @@ OTHERS = [
 def shown(line):
     """Return the policy that a command line prints, with a few lines per statement."""
     verb, arguments = parsed_command(tuple(shlex.split(line)))
-    policy = policy_of(given_of(verb, {"region": _REGION, **arguments}, IamOptions(account=_ACCOUNT)))
+    policy = policy_of(policy_request(verb, {"region": _REGION, **arguments}, IamOptions(account=_ACCOUNT)))
     statements = ",\n".join(_statement_text(statement) for statement in policy["Statement"])
     return f'```json\n{{\n  "Version": "{policy["Version"]}",\n  "Statement": [\n{statements}\n  ]\n}}\n```\n'
 
