@@ -1,1 +1,1 @@
-"""Reach AWS: the only package that imports boto3; it plans nothing and opens no file."""
+"""Access to AWS: the only package that imports boto3. It neither plans jobs nor opens files."""

@@ -1,6 +1,6 @@
-"""Make AWS clients from a picklable description, one of each kind in a process; assume roles.
+"""AWS clients from a picklable description, one per kind and process, and assumed roles.
 
-A description holds no credentials, and each process finds its own, unless it was given some to travel with it.
+A description contains no credentials unless the caller passed some: each process finds its own.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 30.0
 
-# A fake on this machine has no region of its own, but signing needs one.
+# A local fake has no region, but signatures need one.
 DEFAULT_REGION = "us-east-1"
 
-# Of which clients are made; the last four are those that botocore itself asks for credentials.
+# Services that have clients; botocore itself requests credentials from the last four.
 _SERVICES = [
     "cloudwatch",
     "dynamodb",
@@ -75,60 +75,61 @@ _SERVICES = [
     "sts",
 ]
 
-# Under which names botocore keeps what is secret of credentials.
+# Attributes in which botocore keeps the secret parts of credentials.
 _SECRETS = ("secret_key", "token", "_secret_key", "_token")
 
-# Visible signs of ASCII.
+# Visible ASCII characters.
 _CREDENTIAL = re.compile(r"[!-~]*")
 _PARTS = {"access_key": "access key id", "secret_key": "secret access key", "token": "session token"}
-# A session is made once, even if threads ask for their clients at the same time.
+# A session is created once, even if several threads request clients at the same time.
 _SESSION_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
 class ClientSpec:
-    """Describes an AWS client, so that a worker can make its own; equal descriptions share one client in a process."""
+    """Picklable description of an AWS client. Equal descriptions share one client in a process."""
 
     endpoint_url: str | None = None
     region: str | None = None
     profile: str | None = None
     role_arn: str | None = None
     role: tuple[tuple[str, Any], ...] = ()
-    """Further members of the AssumeRole request, like ``("ExternalId", "…")``."""
+    """Additional members of the AssumeRole request, such as ``("ExternalId", "…")``."""
     members: tuple[tuple[str, Any], ...] = ()
-    """Members of every S3 request whose operation has them, like ``("ExpectedBucketOwner", "…")``."""
+    """Members of every S3 request whose operation accepts them, such as ``("ExpectedBucketOwner", "…")``."""
     members_of_keys: tuple[tuple[str, str, Any], ...] = ()
-    """The same for requests whose key begins as a pattern says: pattern, member, value."""
+    """Members of S3 requests whose key starts with a pattern: pattern, member, value."""
     credentials: GivenCredentials | None = None
-    """Credentials to use as they are; they travel with the description."""
+    """Static credentials, which are pickled with the description."""
     allow_http: bool = False
-    """Send requests, with what signs them, unencrypted to hosts other than this one."""
+    """Whether signed requests may be sent unencrypted to hosts other than this machine."""
     session: LocalSession | None = None
-    """A session of this process; a description that has one cannot be pickled."""
+    """A session of this process. A description with a session cannot be pickled."""
     timeout_seconds: float | None = None
-    """Send each request once, and wait so long for a connection and for each answer; None for what jobs do."""
+    """Connect and read timeout of requests without retries; None for the timeouts and retries of jobs."""
 
     def client(self, service: str, max_pool_connections: int = 10) -> BaseClient:
-        """Return this process's client for a service, made at the first call.
+        """Return this process's client of a service, created at the first call.
 
         Parameters
         ----------
         service
-            Service name as boto3 spells it.
+            Service name in boto3.
         max_pool_connections
-            Connections that may stay open: at least the number of threads that share the client.
+            Maximum number of open connections: at least the number of threads that share the client.
 
         Raises
         ------
         AccessDeniedError
             If the profile or its credentials cannot be used.
         OptionError
-            If no region is known, an endpoint is malformed, or it is ``http://`` on another host, which is not allowed.
+            If there is no region, an endpoint is malformed, or it is ``http://`` on another host without
+            ``allow_http``.
         """
         return _client(self, service, max_pool_connections, _environment())
 
     def credential_source(self) -> CredentialSource:
-        """Return where the credentials come from, and how long they are valid.
+        """Return the source of the credentials and their validity.
 
         Raises
         ------
@@ -137,35 +138,37 @@ class ClientSpec:
         """
         try:
             with _SESSION_LOCK:
-                found = _session(self._identity(), _environment()).get_credentials()
-            if found is None:
+                credentials = _session(self._identity(), _environment()).get_credentials()
+            if credentials is None:
                 raise NoCredentialsError
-            found.get_frozen_credentials()
+            credentials.get_frozen_credentials()
         except (BotoCoreError, ClientError) as error:
             raise to_ddbio_error(error, action="requests", resource="AWS") from error
-        is_refreshed = isinstance(found, RefreshableCredentials) and found.method != "env"
-        is_temporary = found.get_frozen_credentials().token is not None
-        return CredentialSource(found.method, getattr(found, "_expiry_time", None), is_refreshed, is_temporary)
+        is_refreshed = isinstance(credentials, RefreshableCredentials) and credentials.method != "env"
+        is_temporary = credentials.get_frozen_credentials().token is not None
+        return CredentialSource(
+            credentials.method, getattr(credentials, "_expiry_time", None), is_refreshed, is_temporary
+        )
 
     def _identity(self) -> ClientSpec:
-        """Return what a session depends on."""
+        """Return the fields that determine a session."""
         return dataclasses.replace(self, endpoint_url=None, members=(), members_of_keys=(), timeout_seconds=None)
 
 
 @dataclass(frozen=True)
 class CredentialSource:
-    """Where credentials come from, as botocore names it, and how long they are valid."""
+    """Source of credentials, by botocore's name, and their validity."""
 
     method: str
     expires_at: datetime | None
-    """None if they do not expire, or nobody said when."""
+    """None if the credentials do not expire, or the expiry is unknown."""
     is_refreshed: bool
-    """Whether botocore fetches others before they expire."""
+    """Whether botocore refreshes the credentials before they expire."""
     is_temporary: bool
 
 
 def _environment() -> frozenset[tuple[str, str]]:
-    """Return AWS's variables: what is cached belongs to them, since sessions and clients read them once."""
+    """Return the variables of AWS. They are part of cache keys, because sessions and clients read them only once."""
     return frozenset(pair for pair in os.environ.items() if pair[0].startswith("AWS_"))
 
 
@@ -173,7 +176,7 @@ def _environment() -> frozenset[tuple[str, str]]:
 def _client(
     spec: ClientSpec, service: str, max_pool_connections: int, environment: frozenset[tuple[str, str]]
 ) -> BaseClient:
-    # DynamoDB's requests are retried by ddbio, page by page; S3's by botocore, always in standard mode.
+    # ddbio retries DynamoDB requests page by page. botocore retries S3 requests, always in standard mode.
     attempts = 1 if spec.timeout_seconds or service in {"dynamodb", "dynamodbstreams"} else 5
     config = Config(
         connect_timeout=spec.timeout_seconds or CONNECT_TIMEOUT_SECONDS,
@@ -185,21 +188,21 @@ def _client(
     )
     try:
         with _SESSION_LOCK:
-            session = _session(spec._identity(), environment)  # noqa: SLF001 - of its own module
+            session = _session(spec._identity(), environment)  # noqa: SLF001 - same module
         check_credentials(session.get_credentials())
         region = spec.region or _region(session) or (DEFAULT_REGION if spec.endpoint_url else None)
         make: Any = functools.partial(session.client, service, endpoint_url=spec.endpoint_url, region_name=region)
         client = make(config=config)
         chosen = (client.meta.config.s3 or {}).get("addressing_style")
         if service == "s3" and "amazonaws.com" not in client.meta.endpoint_url and chosen not in {"path", "virtual"}:
-            # S3-compatible stores rarely resolve bucket names as hosts; the profile may say that one does.
+            # Few S3-compatible stores resolve bucket names as hosts. The profile may allow it.
             client = make(config=config.merge(Config(s3={"addressing_style": "path"})))
     except DdbioError:
         raise
     except (BotoCoreError, ValueError) as error:
         resource = spec.endpoint_url or service
         raise to_ddbio_error(error, action=f"make a client for {service}", resource=resource) from error
-    # A session of the caller's makes clients that are not checked.
+    # Clients of a caller's session are not checked yet.
     check_endpoint(client.meta.endpoint_url, allow_http=spec.allow_http)
     if service == "s3" and (spec.members or spec.members_of_keys):
         client.meta.events.register("provide-client-params.s3", functools.partial(_add_members, spec))
@@ -207,12 +210,12 @@ def _client(
 
 
 def check_endpoint(url: str, *, allow_http: bool) -> None:
-    """Check that what is sent to an endpoint, session tokens among it, is encrypted or stays on this machine.
+    """Check that traffic to an endpoint, including session tokens, is encrypted or stays on this machine.
 
     Raises
     ------
     OptionError
-        If it is ``http://`` on another host, and that is not allowed.
+        If it is ``http://`` on another host and ``allow_http`` is False.
     """
     asked = urlsplit(url)
     if asked.scheme == "http" and not allow_http and not _is_loopback(asked.hostname or ""):
@@ -233,52 +236,52 @@ def _is_loopback(host: str) -> bool:
 
 
 def _add_members(spec: ClientSpec, params: dict[str, Any], model: Any, **_: Any) -> dict[str, Any]:
-    known = {} if model.input_shape is None else model.input_shape.members
+    supported = {} if model.input_shape is None else model.input_shape.members
     key = str(params.get("Key", ""))
     of_key = {name: value for pattern, name, value in spec.members_of_keys if re.match(pattern, key)}
-    given = {name: value for name, value in {**dict(spec.members), **of_key}.items() if name in known} | params
-    algorithm = given.get("ChecksumAlgorithm")
+    members = {name: value for name, value in {**dict(spec.members), **of_key}.items() if name in supported} | params
+    algorithm = members.get("ChecksumAlgorithm")
     if algorithm in CRC_POLYNOMIALS:
-        # botocore would ask for awscrt. An upload only says what its parts will have.
-        if f"Checksum{algorithm}" in known:
-            given[f"Checksum{algorithm}"] = b64encode(checksum(algorithm, given["Body"])).decode()
+        # botocore would require awscrt. For multipart uploads, only the algorithm is declared here.
+        if f"Checksum{algorithm}" in supported:
+            members[f"Checksum{algorithm}"] = b64encode(checksum(algorithm, members["Body"])).decode()
         elif model.http_checksum:
-            del given["ChecksumAlgorithm"]
-    return given
+            del members["ChecksumAlgorithm"]
+    return members
 
 
-def check_credentials(found: Any) -> None:
-    """Check that static credentials have no character that none has, such as the line end of a file.
+def check_credentials(credentials: Any) -> None:
+    """Check that static credentials contain no invalid character, such as the line end of a file.
 
     Raises
     ------
     AccessDeniedError
-        One has; the message says which, and not its value.
+        If a part has one. The message names the part, but not its value.
     """
-    # Others are fetched from a service, when they are first used.
-    if type(found) is not Credentials:
+    # Other credentials are fetched from a service at their first use.
+    if type(credentials) is not Credentials:
         return
     for part in ("access_key", "secret_key", "token"):
-        if not _CREDENTIAL.fullmatch(getattr(found, part) or ""):
+        if not _CREDENTIAL.fullmatch(getattr(credentials, part) or ""):
             raise AccessDeniedError(
-                f"the {_PARTS[part]} of the AWS credentials (from {found.method!r}) has a blank, a line end or another "
-                "character that none has: store it without, as printf writes it and echo does not"
+                f"the {_PARTS[part]} of the AWS credentials (from {credentials.method!r}) contains a blank, a line end or another "
+                "invalid character: store it without a line end, for example with printf instead of echo"
             )
 
 
 @functools.lru_cache(maxsize=32)
 def _session(spec: ClientSpec, environment: frozenset[tuple[str, str]]) -> boto3.Session:
-    """Return this process's session of an identity: its clients share one set of credentials."""
-    del environment  # It is part of the cache's key only.
+    """Return this process's session of an identity. Its clients share one set of credentials."""
+    del environment  # It is only a part of the cache key.
     own: boto3.Session
     if spec.session is not None:
         own = spec.session.session
     else:
-        given = _botocore_session(spec.profile, spec.region, allow_http=spec.allow_http)
+        botocore_session = _botocore_session(spec.profile, spec.region, allow_http=spec.allow_http)
         if spec.credentials is not None:
             keys = spec.credentials
-            given.set_credentials(keys.access_key_id, keys.secret_access_key, keys.session_token)
-        own = boto3.Session(botocore_session=given)
+            botocore_session.set_credentials(keys.access_key_id, keys.secret_access_key, keys.session_token)
+        own = boto3.Session(botocore_session=botocore_session)
     if not spec.role_arn:
         return own
     credentials = own.get_credentials()
@@ -295,15 +298,15 @@ def _session(spec: ClientSpec, environment: frozenset[tuple[str, str]]) -> boto3
 
 @dataclass(frozen=True)
 class _Fetch:
-    """Fetches credentials; whatever a source says instead of them, the error says that they are missing."""
+    """Fetches credentials. Any failure of a source is raised as missing credentials."""
 
     fetch: Callable[[], Any]
     provider: str
 
     def __call__(self) -> Any:
         try:
-            found = self.fetch()
-            until = found.get("expiry_time") if isinstance(found, dict) else None
+            credentials = self.fetch()
+            until = credentials.get("expiry_time") if isinstance(credentials, dict) else None
             is_over = until is not None and parse_timestamp(until) <= datetime.now(UTC)
         except DdbioError:
             raise
@@ -311,48 +314,48 @@ class _Fetch:
             is_told = isinstance(error, BotoCoreError) and not isinstance(error, (HTTPClientError, BotoConnectionError))
             if is_told or (isinstance(error, ClientError) and not may_pass(error)):
                 raise
-            # A source that is away or busy, whose code would be taken for that of the request that was to be signed;
-            # a process or a member that is missing; HTML instead of JSON; a time that is none.
+            # The source is unreachable or busy (its error code must not be mistaken for that of the signed request), a
+            # process or a member is missing, the response is HTML instead of JSON, or the time is invalid.
             raise self._failure(f"{type(error).__name__}: {error}") from error
         if is_over:
             raise self._failure(f"they had expired at {until}")
-        # What a refresh returns, and botocore's objects for credentials.
-        values = found if isinstance(found, dict) else vars(found) if found is not None else {}
+        # The result is a dictionary of a refresh, or botocore's credentials object.
+        values = credentials if isinstance(credentials, dict) else vars(credentials) if credentials is not None else {}
         remember_secrets(*(values.get(name) for name in _SECRETS))
-        return found
+        return credentials
 
     def _failure(self, reason: str) -> CredentialRetrievalError:
         return CredentialRetrievalError(provider=self.provider, error_msg=reason)
 
 
 class _Session(botocore.session.Session):
-    """A session of botocore whose sources of credentials fail as ``_Fetch`` says, at first and when they refresh.
+    """botocore session whose credential failures are those of ``_Fetch``, at first use and at a refresh.
 
-    Each client that it makes, for STS and SSO too, has an endpoint that ``check_endpoint`` lets pass.
+    The endpoints of all its clients, including STS and SSO, are checked by ``check_endpoint``.
     """
 
     allow_http = False
 
     def create_client(self, *args: Any, **kwargs: Any) -> Any:
-        """Return a client whose endpoint is checked."""
+        """Return a client with a checked endpoint."""
         client: Any = super().create_client(*args, **kwargs)
         check_endpoint(client.meta.endpoint_url, allow_http=self.allow_http)
         return client
 
     def get_credentials(self) -> Any:
-        """Return the credentials that are found first, or None."""
-        found: Any = _Fetch(super().get_credentials, "what is configured")()
-        refresh = getattr(found, "_refresh_using", None)
-        # botocore returns the same object the next time.
+        """Return the first credentials of the configured sources, or None."""
+        credentials: Any = _Fetch(super().get_credentials, "what is configured")()
+        refresh = getattr(credentials, "_refresh_using", None)
+        # botocore returns the same object at the next call.
         if refresh is not None and not isinstance(refresh, _Fetch):
-            found._refresh_using = _Fetch(refresh, found.method)  # noqa: SLF001 - there is no public way
-        return found
+            credentials._refresh_using = _Fetch(refresh, credentials.method)  # noqa: SLF001 - there is no public way
+        return credentials
 
 
 def _botocore_session(profile: str | None, region: str | None, *, allow_http: bool = False) -> Any:
     session: Any = _Session(profile=profile)
     session.allow_http = allow_http
-    # To know whether a service exists, botocore lists the models of all, which takes longer than to load one.
+    # botocore lists the models of all services to check that one exists, which takes longer than loading one model.
     session.get_component("data_loader").list_available_services = lambda _: _SERVICES
     if region:
         session.set_config_variable("region", region)
@@ -360,21 +363,21 @@ def _botocore_session(profile: str | None, region: str | None, *, allow_http: bo
 
 
 def _region(session: boto3.Session) -> str | None:
-    # boto3 itself ignores AWS_REGION, which all other SDKs, Lambda and EMR use.
+    # boto3 ignores AWS_REGION, which all other SDKs, Lambda and EMR read.
     return session.region_name or os.environ.get("AWS_REGION")
 
 
 class _AssumedRole(CredentialProvider):
-    """Provides the credentials of a role.
+    """Credential provider of an assumed role.
 
     Parameters
     ----------
     session
-        The session that makes the client of STS.
+        The session that creates the client of STS.
     source
-        The credentials with which the role is assumed.
+        The credentials that assume the role.
     more
-        Further members of the AssumeRole request.
+        Additional members of the AssumeRole request.
     """
 
     METHOD = "assume-role"
@@ -383,7 +386,7 @@ class _AssumedRole(CredentialProvider):
     def __init__(self, session: Any, source: Any, role_arn: str, more: dict[str, Any]) -> None:
         super().__init__(session)
         self._role_arn = role_arn
-        # The global endpoint serves neither other partitions nor networks that reach only their own region.
+        # The global endpoint serves neither other partitions nor networks that reach only their region.
         # https://docs.aws.amazon.com/sdkref/latest/guide/feature-sts-regionalized-endpoints.html
         session.set_config_variable("sts_regional_endpoints", "regional")
         region = session.get_config_variable("region") or DEFAULT_REGION
@@ -395,6 +398,6 @@ class _AssumedRole(CredentialProvider):
         ).fetch_credentials
 
     def load(self) -> Any:
-        """Return credentials that are fetched at their first use, and again before they expire."""
+        """Return credentials that are fetched at their first use and refreshed before they expire."""
         refresh = _Fetch(self._fetch, f"sts:AssumeRole of {self._role_arn}")
         return DeferredRefreshableCredentials(refresh_using=refresh, method=self.METHOD)

@@ -1,4 +1,4 @@
-"""Read what CloudWatch has counted of a table and its indexes.
+"""CloudWatch metrics of a table and its indexes.
 
 References
 ----------
@@ -27,7 +27,7 @@ _STATISTICS = {
     "WriteThrottleEvents": "Sum",
 }
 METRICS = tuple(_STATISTICS)
-"""The metrics that can be read."""
+"""The available metrics."""
 
 
 def read_metrics(
@@ -38,16 +38,16 @@ def read_metrics(
     window: tuple[datetime, datetime],
     period_seconds: int,
 ) -> dict[str, dict[datetime, float]]:
-    """Return metrics of a table or one of its global indexes: sums, or means of what is provisioned, by time.
+    """Return metrics of a table or one of its global indexes by time: sums, or means of provisioned capacity.
 
-    Periods of which CloudWatch knows nothing are left out. Each metric is billed as one that GetMetricData requests.
+    Periods without data are omitted. Each metric is billed as one that GetMetricData requests.
 
     Parameters
     ----------
     metrics
         Some of ``METRICS``.
     period_seconds
-        60 or a multiple of it.
+        A multiple of 60.
 
     Raises
     ------
@@ -76,10 +76,10 @@ def read_metrics(
         "EndTime": window[1],
         "ScanBy": "TimestampAscending",
     }
-    found: dict[str, dict[datetime, float]] = {metric: {} for metric in metrics}
+    values: dict[str, dict[datetime, float]] = {metric: {} for metric in metrics}
     resource = f"table {table!r}" if index is None else f"index {index!r} of table {table!r}"
     for reply in list_pages(spec, "GetMetricData", resource, members, service="cloudwatch"):
         for result in reply["MetricDataResults"]:
             metric = metrics[int(result["Id"][1:])]
-            found[metric] |= dict(zip(result["Timestamps"], map(float, result["Values"]), strict=True))
-    return found
+            values[metric] |= dict(zip(result["Timestamps"], map(float, result["Values"]), strict=True))
+    return values

@@ -1,7 +1,7 @@
-"""A pool of connections to one endpoint, and a wait for whichever of many responses comes first.
+"""Pool of connections to one endpoint, and a poller for the first of many responses.
 
-A request is sent when it is begun; its response is read later, possibly by another thread. A request is sent a second
-time only if its connection turns out to have been closed before.
+A request is sent immediately; its response is read later, possibly by another thread. A request is sent a second time
+only if the endpoint had closed its idle connection.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ if TYPE_CHECKING:
 
     from _typeshed import WriteableBuffer
 
-# https://docs.aws.amazon.com/sdkref/latest/guide/feature-compression.html: the least size that SDKs compress.
+# https://docs.aws.amazon.com/sdkref/latest/guide/feature-compression.html: the minimum size that SDKs compress.
 MIN_COMPRESSED_BYTES: Final = 10_240
 _LEVEL = 1
 _GZIP_BITS = 31
-# isal's stubs take the class for an instance.
+# isal's type stubs confuse the class with an instance.
 _BROKEN: Any = isal_zlib.error
 
 
 class ChecksumMismatchError(HTTPClientError):
-    """Report a body that is not what the service sent: the same page must be requested again."""
+    """The body does not match its checksum: the same page must be requested again."""
 
     fmt = "the body does not match its x-amz-crc32 header ({found} is not {stated})"
 
 
 class TruncatedBodyError(HTTPClientError):
-    """Report a body that ended early, or did not end where it should: the same page must be requested again."""
+    """The body is shorter or longer than declared: the same page must be requested again."""
 
     fmt = "the body has {found} bytes, not the {stated} of its content-length header"
 
 
 class BrokenCompressionError(HTTPClientError):
-    """Report a body that cannot be decompressed: the same page must be requested again."""
+    """The body cannot be decompressed: the same page must be requested again."""
 
     fmt = "the compressed body is broken: {reason}"
 
 
 def verify_body(body: bytes, headers: Mapping[str, str]) -> None:
-    """Check a body against the length and the checksum that its headers declare.
+    """Check a body against the length and the checksum in its headers.
 
     Raises
     ------
@@ -73,12 +73,12 @@ def verify_body(body: bytes, headers: Mapping[str, str]) -> None:
         raise TruncatedBodyError(found=len(body), stated=length, error="content-length")
     # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.LowLevelAPI.html
     declared = headers.get("x-amz-crc32")
-    if declared is not None and declared.strip() != (found := str(isal_zlib.crc32(body))):
-        raise ChecksumMismatchError(found=found, stated=declared, error="crc32")
+    if declared is not None and declared.strip() != (actual := str(isal_zlib.crc32(body))):
+        raise ChecksumMismatchError(found=actual, stated=declared, error="crc32")
 
 
 def decompress_body(body: bytes, headers: Mapping[str, str]) -> bytes:
-    """Return a body decompressed, if its headers say that it is compressed.
+    """Return a body, decompressed if its headers declare a compression.
 
     Raises
     ------
@@ -89,12 +89,12 @@ def decompress_body(body: bytes, headers: Mapping[str, str]) -> bytes:
 
 
 def gunzip(body: bytes) -> bytes:
-    """Return the content of one gzip member.
+    """Return the content of a single gzip member.
 
     Raises
     ------
     botocore.exceptions.HTTPClientError
-        If it is broken, cut, or larger than any response of the service.
+        If it is corrupt, truncated, or larger than any response of the service.
     """
     stream = isal_zlib.decompressobj(wbits=_GZIP_BITS)
     try:
@@ -102,13 +102,13 @@ def gunzip(body: bytes) -> bytes:
     except _BROKEN as error:
         raise BrokenCompressionError(reason=error, error=error) from error
     if not stream.eof or stream.unused_data:
-        reason = "it ends early, goes on behind its end, or is larger than any answer"
+        reason = "it is truncated, has trailing bytes, or is larger than any response"
         raise BrokenCompressionError(reason=reason, error=reason)
     return content
 
 
 def compress_body(body: bytes) -> bytes:
-    """Return a request body as one gzip member."""
+    """Return a request body compressed as one gzip member."""
     compressed: bytes = igzip.compress(body, _LEVEL)
     return compressed
 
@@ -121,18 +121,19 @@ _MAX_HEADERS = 100
 HEAD_END = b"\r\n\r\n"
 _OK_LINE, _OK = "HTTP/1.1 200 OK", ("HTTP/1.1", 200)
 _BUFFER_BYTES = 64 << 10
-# For a response whose deadline passed before anybody read it: it may have been received in time.
+# Timeout for a response that may have arrived before its deadline, but was not read until after it.
 _EXPIRED_READ_SECONDS = 0.001
-# What comes so soon after a response may as well come after a look at the connection: none is taken. With 64 requests
-# in flight a connection is used again after some milliseconds; endpoints close those that were idle for seconds.
+# Immediately after a response, checking the connection is useless: a close may arrive just after the check. With 64
+# requests in flight a connection is reused after some milliseconds; endpoints close connections that are idle for
+# seconds.
 _JUST_NOW_SECONDS = 0.02
-# A response that trickles never runs into the timeout of one read: this bounds the whole of it.
+# The timeout of a read does not limit a response that arrives slowly. This factor limits the entire response.
 _READ_TIMEOUTS_PER_RESPONSE = 2
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where to connect, by which TLS settings, and with which timeouts."""
+    """Address, TLS settings and timeouts of an endpoint."""
 
     url: str
     host: str
@@ -144,7 +145,7 @@ class Endpoint:
 
 @dataclass(slots=True)
 class HttpResponse:
-    """One response; header names are in lower case."""
+    """HTTP response; header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -152,11 +153,11 @@ class HttpResponse:
 
 
 class StaleConnectionError(ConnectionClosedError):
-    """Report an idle connection that turned out to be closed: no byte of the response was received."""
+    """An idle connection was closed: no byte of the response was received."""
 
 
 class _Receiver(io.RawIOBase):
-    """Read from a socket until a deadline; without a deadline, read only what was received already."""
+    """Reader of a socket with a deadline. Without a deadline, it reads only received bytes."""
 
     def __init__(self, connection: socket.socket, timeout_seconds: float) -> None:
         self._socket = connection
@@ -170,7 +171,7 @@ class _Receiver(io.RawIOBase):
         return True
 
     def set_timeout(self, seconds: float) -> None:
-        # Saves a system call: most waits are as long as the one before.
+        # Skip the system call: most timeouts equal the last one.
         if seconds != self._socket.gettimeout():
             self._socket.settimeout(seconds)
 
@@ -179,7 +180,7 @@ class _Receiver(io.RawIOBase):
         try:
             received = self._socket.recv(_BUFFER_BYTES)
         except BlockingIOError:
-            # None was there when the socket was not to wait.
+            # A non-blocking socket had no bytes.
             self.set_timeout(timeout_seconds)
             received = self._socket.recv(_BUFFER_BYTES)
         self.received += len(received)
@@ -187,7 +188,7 @@ class _Receiver(io.RawIOBase):
         return received
 
     def put_back(self, received: bytes) -> None:
-        """Take first bytes back, to be read again."""
+        """Push back the first bytes, to be read again."""
         self._ahead = received
 
     def readinto(self, into: WriteableBuffer) -> int | None:
@@ -201,7 +202,7 @@ class _Receiver(io.RawIOBase):
         else:
             left = self.deadline - time.monotonic()
             if left <= 0:
-                raise TimeoutError("the whole answer took too long")
+                raise TimeoutError("the response took too long")
             self.set_timeout(min(left, self._timeout_seconds))
         try:
             count = self._socket.recv_into(into)
@@ -213,18 +214,18 @@ class _Receiver(io.RawIOBase):
 
 
 class Connection:
-    """A connection that carries one request at a time.
+    """Connection that carries one request at a time.
 
     Attributes
     ----------
     reusable
         Whether another request may be sent after the last response.
     opened_at
-        The monotonic time at which it was made.
+        Monotonic time at which the connection was opened.
     expires_at
-        The monotonic time by which the response should have begun.
+        Monotonic time by which the response should have started.
     fileno
-        Returns the file descriptor that becomes readable when a response begins.
+        Returns the file descriptor that becomes readable when a response starts.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -246,7 +247,7 @@ class Connection:
 
     @property
     def tls_version(self) -> str | None:
-        """The version of TLS that was agreed on, like ``TLSv1.3``; None without TLS."""
+        """Negotiated version of TLS, such as ``TLSv1.3``; None without TLS."""
         return self._socket.version() if isinstance(self._socket, ssl.SSLSocket) else None
 
     def close(self) -> None:
@@ -254,7 +255,7 @@ class Connection:
         self._socket.close()
 
     def is_idle(self) -> bool:
-        """Return whether nothing was received since the last response: no end of stream and no stray bytes."""
+        """Return whether nothing was received since the last response: neither end of stream nor stray bytes."""
         is_fresh = time.monotonic() < self._drained_at + _JUST_NOW_SECONDS
         if self._is_drained and not self._pending() and (is_fresh or not self._readiness.poll(0)):
             return True
@@ -264,12 +265,12 @@ class Connection:
         return False
 
     def send(self, request: bytes) -> Connection:
-        """Send a request; close the connection if that fails."""
+        """Send a request. Close the connection if that fails."""
         self._served, self.reusable, self._is_drained = self.reusable, False, False
         self._received_before = self._receiver.received
         timeout_seconds = self._endpoint.read_timeout_seconds
         try:
-            left = request if self._is_secure else self._send_at_once(request)
+            left = request if self._is_secure else self._send_without_waiting(request)
             if left:
                 self._receiver.set_timeout(timeout_seconds)
                 self._socket.sendall(left)
@@ -283,8 +284,8 @@ class Connection:
         self._receiver.deadline = sent_at + _READ_TIMEOUTS_PER_RESPONSE * timeout_seconds
         return self
 
-    def _send_at_once(self, request: bytes) -> memoryview:
-        """Send what the socket takes without a wait, which saves asking whether it would wait; return the rest."""
+    def _send_without_waiting(self, request: bytes) -> memoryview:
+        """Send as much as the socket accepts without waiting, which saves a poll, and return the remaining bytes."""
         self._receiver.set_timeout(0)
         try:
             sent = self._socket.send(request)
@@ -293,7 +294,7 @@ class Connection:
         return memoryview(request)[sent:]
 
     def receive(self) -> HttpResponse:
-        """Return the response to the last request; close the connection if that fails."""
+        """Return the response to the last request. Close the connection if that fails."""
         try:
             is_late = time.monotonic() >= self.expires_at
             timeout_seconds = _EXPIRED_READ_SECONDS if is_late else self._endpoint.read_timeout_seconds
@@ -322,7 +323,7 @@ class Connection:
         if received is None:
             body, delimited = self._body(headers)
         elif headers.get("content-length") == str(len(received)) and "transfer-encoding" not in headers:
-            # Most responses are received at once, and nothing after them.
+            # Most responses are received in one read, without trailing bytes.
             body, delimited, self._is_drained = received, True, True
             self._drained_at = time.monotonic()
         else:
@@ -334,15 +335,15 @@ class Connection:
         return HttpResponse(status, headers, body)
 
     def _head(self, timeout_seconds: float) -> tuple[list[str], bytes | None]:
-        """Return the lines of the head, and what came with it of the body; None if the head came in pieces."""
+        """Return the lines of the head, and the received part of the body; None if the head was received in parts."""
         received = self._receiver.read_first(timeout_seconds)
-        head, end, rest = received.partition(HEAD_END)
+        head, end, received_body = received.partition(HEAD_END)
         lines = head.decode("latin-1").split("\r\n")
         if end and head.count(b"\n") == len(lines) - 1:
-            return lines, rest
+            return lines, received_body
         self._receiver.put_back(received)
         first = self._line()
-        # An invalid status line is an error before more is waited for.
+        # Check the status line before waiting for more.
         parse_status(first)
         return [first, *self._lines()], None
 
@@ -351,15 +352,15 @@ class Connection:
         while line := self._line():
             lines.append(line)
             if len(lines) > _MAX_HEADERS:
-                raise HTTPClientError(error=f"the answer has more than {_MAX_HEADERS} headers")
+                raise HTTPClientError(error=f"the response has more than {_MAX_HEADERS} headers")
         return lines
 
     def _line(self) -> str:
         line = self._reader.readline(_MAX_LINE_BYTES)
         if not line.endswith(b"\n"):
             if len(line) == _MAX_LINE_BYTES:
-                raise HTTPClientError(error="the answer has an endless header line")
-            raise EOFError("the connection ended inside the head of the answer")
+                raise HTTPClientError(error="the response has an endless header line")
+            raise EOFError("the connection ended inside the head of the response")
         return line.rstrip(b"\r\n").decode("latin-1")
 
     def _body(self, headers: Mapping[str, str]) -> tuple[bytes, bool]:
@@ -388,7 +389,9 @@ class Connection:
         return body
 
     def _up_to(self, size: int) -> bytes:
-        """Return so many bytes, or all up to the end; memory is taken for what comes, not for what is claimed."""
+        """Return ``size`` bytes, or all bytes up to the end. Memory is allocated for received bytes, not for the
+        declared size.
+        """
         pieces = list[bytes]()
         while size and (piece := self._reader.read(min(size, _PIECE_BYTES))):
             pieces.append(piece)
@@ -404,44 +407,44 @@ def parse_status(line: str) -> tuple[str, int]:
     """Return the version and the status of the first line of a response."""
     words = line.split(None, 2)
     if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdecimal():  # noqa: PLR2004 - version, status
-        raise HTTPClientError(error=f"the answer is not HTTP/1.1: it begins with {line[:40].encode('latin-1')!r}")
+        raise HTTPClientError(error=f"the response is not HTTP/1.1: it starts with {line[:40].encode('latin-1')!r}")
     return words[0], int(words[1])
 
 
 def parse_headers(lines: list[str]) -> dict[str, str]:
-    """Return the headers of a head, of which the first line is the status."""
+    """Return the headers of a head, whose first line is the status."""
     parted = [line.partition(":") for line in lines[1:]]
     return {name.lower(): value.strip() for name, _, value in parted}
 
 
 def parse_size(text: str, radix: int) -> int:
-    """Return the stated length of a body or of a chunk."""
+    """Return the declared length of a body or of a chunk."""
     try:
         size = int(text, radix)
     except ValueError:
         size = -1
     if size < 0:
-        raise HTTPClientError(error=f"the answer states its length as {text[:40]!r}")
+        raise HTTPClientError(error=f"the response declares its length as {text[:40]!r}")
     _check_body_size(size)
     return size
 
 
 def _check_body_size(size: int) -> None:
     if size > MAX_BODY_BYTES:
-        raise HTTPClientError(error=f"the answer claims {size} bytes, more than any of the service's")
+        raise HTTPClientError(error=f"the response declares {size} bytes, more than any response of the service has")
 
 
 # A NAT gateway forgets a connection that is idle for 350 s.
 # https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-troubleshooting.html
 _KEEPALIVE_SECONDS = 60
-# Of several addresses of a host each is given so long first, and one that has not answered is asked last for a while.
+# Timeout of the first attempt if a host has several addresses. A failed address is tried last for a while.
 _FIRST_TRY_SECONDS = 1.0
 _SHUN_SECONDS = 60.0
 _shunned_until: dict[Any, float] = {}
 
 
 def connect(endpoint: Endpoint) -> socket.socket:
-    """Return a connection; a failure is raised as botocore would raise it."""
+    """Return a connection. A failure is raised as the error of botocore."""
     try:
         connection = _connect_to_any(endpoint)
     except TimeoutError as error:
@@ -461,7 +464,7 @@ def connect(endpoint: Endpoint) -> socket.socket:
         if isinstance(error, TimeoutError):
             raise ConnectTimeoutError(endpoint_url=endpoint.url, error=error) from error
         if isinstance(error, ssl.SSLCertVerificationError):
-            # Any other TLS failure may be a load balancer that restarts: it is transient.
+            # Other TLS failures may be caused by a restarting load balancer: they are transient.
             raise SSLError(endpoint_url=endpoint.url, error=error) from error
         if isinstance(error, OSError):
             raise ConnectionClosedError(endpoint_url=endpoint.url, error=error) from error
@@ -469,12 +472,16 @@ def connect(endpoint: Endpoint) -> socket.socket:
 
 
 def _connect_to_any(endpoint: Endpoint) -> socket.socket:
-    """Return a connection to the first address of a host that answers; a dead one costs a second, and that seldom."""
-    found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-    addresses = sorted({each[4]: each for each in found}.values(), key=lambda each: _is_shunned(each[4]))
-    whole = endpoint.connect_timeout_seconds
+    """Return a connection to the first address of a host that responds. A dead address rarely costs more than a second."""
+    infos = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+    addresses = sorted({info[4]: info for info in infos}.values(), key=lambda info: _is_shunned(info[4]))
+    full_timeout_seconds = endpoint.connect_timeout_seconds
     failure: OSError | None = None
-    for timeout_seconds in (whole,) if len(addresses) == 1 else (min(_FIRST_TRY_SECONDS, whole), whole):
+    for timeout_seconds in (
+        (full_timeout_seconds,)
+        if len(addresses) == 1
+        else (min(_FIRST_TRY_SECONDS, full_timeout_seconds), full_timeout_seconds)
+    ):
         for family, _, _, _, address in addresses:
             try:
                 connection = _connect_to(family, address, timeout_seconds)
@@ -483,7 +490,7 @@ def _connect_to_any(endpoint: Endpoint) -> socket.socket:
                 if len(addresses) > 1:
                     _shunned_until[address] = time.monotonic() + _SHUN_SECONDS
             else:
-                connection.settimeout(whole)
+                connection.settimeout(full_timeout_seconds)
                 return connection
         if not isinstance(failure, TimeoutError):
             break
@@ -505,12 +512,12 @@ def _connect_to(family: int, address: Any, timeout_seconds: float) -> socket.soc
     return connection
 
 
-# The addresses of an endpoint change while a long job runs, and its hosts retire: connections are made anew at times.
-_MOST_AGE_SECONDS = 900.0
+# The addresses of an endpoint change and its hosts retire during a long job: connections are replaced after this time.
+_MAX_AGE_SECONDS = 900.0
 
 
 class ConnectionPool:
-    """Idle connections to one endpoint, as many as there were requests at once. Safe for threads."""
+    """Idle connections to one endpoint, as many as concurrent requests. Thread-safe."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -519,38 +526,38 @@ class ConnectionPool:
         weakref.finalize(self, _close_all, self._idle)
 
     def begin(self, request: bytes) -> HttpExchange:
-        """Send a request that may safely be received twice; its response is read later.
+        """Send an idempotent request. Its response is read later.
 
         Raises
         ------
         botocore.exceptions.HTTPClientError
-            If it could not be sent whole, or not in time.
+            If the request could not be sent completely, or not in time.
         botocore.exceptions.ConnectionError
-            If no connection could be made.
+            If no connection could be opened.
         """
         return HttpExchange(self, request)
 
     def close(self) -> None:
-        """Close the idle connections now, and each of the others when its response was read."""
+        """Close idle connections immediately, and the others after their response."""
         self._closed = True
         _close_all(self._idle)
 
     def send(self, request: bytes) -> Connection:
-        """Send a request over an idle connection, or over a new one if none can take it."""
+        """Send a request over an idle connection, or over a new one if none is usable."""
         connection = self._take_idle()
         if connection is None:
-            return self.send_anew(request)
+            return self.send_on_new_connection(request)
         try:
             return connection.send(request)
         except StaleConnectionError:
-            return self.send_anew(request)
+            return self.send_on_new_connection(request)
 
-    def send_anew(self, request: bytes) -> Connection:
+    def send_on_new_connection(self, request: bytes) -> Connection:
         """Send a request over a new connection."""
         return Connection(self._endpoint).send(request)
 
     def give_back(self, connection: Connection) -> None:
-        """Retain a connection whose response was read if it can be used again; close it otherwise."""
+        """Keep a connection whose response was read if it is reusable; otherwise close it."""
         if connection.reusable:
             self._idle.append(connection)
         else:
@@ -564,22 +571,22 @@ class ConnectionPool:
                 connection = self._idle.pop()
             except IndexError:
                 return None
-            if time.monotonic() < connection.opened_at + _MOST_AGE_SECONDS and connection.is_idle():
+            if time.monotonic() < connection.opened_at + _MAX_AGE_SECONDS and connection.is_idle():
                 return connection
             connection.close()
 
 
 class HttpExchange:
-    """A request that was sent and whose response was not read yet.
+    """Request that was sent, with a pending response.
 
     Attributes
     ----------
     expires_at
-        The monotonic time by which the response should have begun; after it ``result`` raises.
+        Monotonic time by which the response should have started. Later, ``result`` raises.
     link
-        The connection that carries the request.
+        The connection of the request.
     fileno
-        Returns the file descriptor that becomes readable when the response begins.
+        Returns the file descriptor that becomes readable when the response starts.
     """
 
     __slots__ = ("_connection", "_pool", "_request", "expires_at", "fileno", "link")
@@ -591,57 +598,57 @@ class HttpExchange:
         self.expires_at, self.fileno = connection.expires_at, connection.fileno
 
     def result(self) -> HttpResponse:
-        """Wait for the response and return it; to be called once.
+        """Wait for the response and return it. Call it once.
 
-        If the connection was closed by the endpoint while it was idle, the request is sent again over a new one.
+        If the endpoint had closed the idle connection, the request is sent again over a new one.
 
         Raises
         ------
         botocore.exceptions.HTTPClientError
-            If the response is missing, late or not whole.
+            If the response is missing, late or incomplete.
         botocore.exceptions.ConnectionError
-            If no connection could be made.
+            If no connection could be opened.
         """
         try:
             response = self._connection.receive()
         except StaleConnectionError:
-            self._connection = self._pool.send_anew(self._request)
+            self._connection = self._pool.send_on_new_connection(self._request)
             response = self._connection.receive()
         self._pool.give_back(self._connection)
         return response
 
 
 class PendingResponse(Protocol):
-    """A request that was sent and whose response was not read yet."""
+    """Request that was sent, with a pending response."""
 
     @property
     def expires_at(self) -> float:
-        """Return the monotonic time from which on ``result`` no longer waits."""
+        """Return the monotonic time after which ``result`` no longer waits."""
 
     @property
     def link(self) -> object:
-        """Return what the file descriptor belongs to: for another connection with its number, it is another one."""
+        """Return the owner of the file descriptor, which distinguishes connections that reuse its number."""
 
     def fileno(self) -> int:
-        """Return the file descriptor that becomes readable when ``result`` need not wait."""
+        """Return the file descriptor that becomes readable when ``result`` does not block."""
 
     def result(self) -> bytes:
-        """Wait for the verified body of the response; to be called once.
+        """Wait for the verified body of the response. Call it once.
 
         Raises
         ------
         botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError
-            As botocore raises them: the caller's retry policy tells them apart.
+            As botocore raises them: the caller's retry policy distinguishes them.
         """
 
 
 class ResponsePoller:
-    """Wait for the first of many responses to begin, or to be overdue.
+    """Poller for the first of many responses that starts or is overdue.
 
     Parameters
     ----------
     can_wake
-        Whether another thread may end a wait by ``wake``.
+        Whether another thread may end a wait with ``wake``.
     """
 
     def __init__(self, *, can_wake: bool = False) -> None:
@@ -653,18 +660,18 @@ class ResponsePoller:
             self._readable.watch(self._wake_pair[0].fileno(), self._wake_pair)
 
     def add(self, pending: PendingResponse) -> None:
-        """Wait for one more response."""
+        """Add a pending response."""
         descriptor = pending.fileno()
         self._pending[descriptor] = pending
         self._watch(descriptor, pending.link)
 
     def wait(self, seconds: float | None) -> list[PendingResponse]:
-        """Remove and return the responses that can be read, or are overdue, as soon as there are any.
+        """Remove and return the readable or overdue responses, as soon as there are any.
 
         Parameters
         ----------
         seconds
-            How long to wait at most; None waits for the first response.
+            Maximum wait; None waits for the first response.
         """
         if seconds is None and len(self._pending) == 1 and self._wake_pair is None:
             # Reading its result waits for it.
@@ -679,23 +686,23 @@ class ResponsePoller:
         if self._wake_pair is not None and self._wake_pair[0].fileno() in ready:
             self._wake_pair[0].recv(4096)
             self._readable.watch(self._wake_pair[0].fileno(), self._wake_pair)
-        # What was overdue, and then came after all, is nobody's any more.
+        # Ignore a response that was overdue and arrived later.
         return [self._pending.pop(descriptor) for descriptor in ready if descriptor in self._pending]
 
     def wake(self) -> None:
-        """End the current wait, or the next one, at once; called by another thread."""
+        """End the current or the next wait immediately. Called by another thread."""
         if self._wake_pair is not None:
             self._wake_pair[1].send(b"!")
 
     def close(self) -> None:
-        """Close the sockets by which a wait is ended."""
+        """Close the sockets that wake a wait."""
         for end in self._wake_pair or ():
             end.close()
         self._readable.close()
 
 
 class _Readable:
-    """Wait for descriptors to become readable; each is told once, and then to be watched again."""
+    """Poller of descriptors. Each is reported once, and must be watched again."""
 
     def __init__(self) -> None:
         self._poll = select.poll()
@@ -704,24 +711,24 @@ class _Readable:
         self._poll.register(descriptor, select.POLLIN)
 
     def wait(self, seconds: float | None) -> list[int]:
-        found = [descriptor for descriptor, _ in self._poll.poll(None if seconds is None else 1000 * seconds)]
-        for descriptor in found:
+        descriptors = [descriptor for descriptor, _ in self._poll.poll(None if seconds is None else 1000 * seconds)]
+        for descriptor in descriptors:
             self._poll.unregister(descriptor)
-        return found
+        return descriptors
 
     def close(self) -> None:
-        """Do nothing: only Linux's holds a descriptor of its own."""
+        """Do nothing: only the Linux implementation owns a descriptor."""
 
 
 class _ReadableOnLinux:
-    """Do the same at a cost that does not grow with the number of descriptors.
+    """Poller whose cost does not grow with the number of descriptors.
 
-    What comes is told once by itself, so that a descriptor is registered once for all its responses.
+    Edge-triggered events are reported once, so a descriptor is registered once for all its responses.
     """
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        # A number that is registered may be another connection's by now: the kernel forgets those that are closed.
+        # A registered number may belong to a new connection: the kernel removes closed descriptors.
         self._links: dict[int, object] = {}
 
     def watch(self, descriptor: int, link: object) -> None:

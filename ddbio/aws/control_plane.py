@@ -1,6 +1,6 @@
-"""Call control planes: describe, create and configure tables, and ask the AWS Price List.
+"""Calls of control planes: describe, create and configure tables, and query the AWS Price List.
 
-A call is repeated while the endpoint fails or throttles, unless repeating it could do harm.
+A call is retried if the endpoint fails or throttles, unless a repetition could do harm.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ _MAX_KEY_BYTES = {"HASH": 2048, "RANGE": 1024}
 _RECOVERY_NOT_READY = "ContinuousBackupsUnavailableException"
 _RECOVERY_POLL_SECONDS = 2.0
 
-# Permissions that IAM does not name after the operation.
-# https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazons3.html
+# Permissions whose names differ from the operation.
 _PERMISSIONS = {
     "s3:GetBucketEncryption": "s3:GetEncryptionConfiguration",
     "s3:GetBucketLifecycleConfiguration": "s3:GetLifecycleConfiguration",
@@ -54,25 +53,25 @@ def call(
     idempotent: bool = True,
     service: str = "dynamodb",
 ) -> Any:
-    """Return the response to one call; repeat it when the endpoint fails or throttles.
+    """Call an operation and return its response. Retry it if the endpoint fails or throttles.
 
     Parameters
     ----------
     operation
-        As the service names it, like ``DescribeTable``.
+        Name of the operation, such as ``DescribeTable``.
     resource
-        What the operation is done to, for error messages.
+        Target of the operation, for error messages.
     members
         The members of the request.
     idempotent
-        Whether the operation may safely be done twice.
+        Whether the operation is safe to repeat.
     service
-        The service, as boto3 names it.
+        Service name in boto3.
 
     Raises
     ------
     NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        With the action, the resource and what to do.
+        With the action, the resource and advice.
     """
     client: Any = spec.client(service)
     where = f"{resource} ({client.meta.region_name}, {client.meta.endpoint_url})"
@@ -97,12 +96,12 @@ def list_pages(
     tokens: Sequence[str] = ("NextToken",),
     service: str = "dynamodb",
 ) -> Iterator[Any]:
-    """Yield the responses to all pages of a listing.
+    """Yield the responses of all pages of a listing.
 
     Parameters
     ----------
     tokens
-        The response member that names the next page, and the request member that asks for it, if it has another name.
+        The response member with the token of the next page, and the request member if its name differs.
 
     Raises
     ------
@@ -123,7 +122,7 @@ def time_text(at: datetime | None) -> str | None:
 
 
 def describe_table(spec: ClientSpec, table: str) -> TableDescription:
-    """Return what DescribeTable says of a table.
+    """Return the description of a table by DescribeTable.
 
     Raises
     ------
@@ -142,19 +141,21 @@ def describe_table(spec: ClientSpec, table: str) -> TableDescription:
 
 
 def parse_table_description(described: Mapping[str, Any]) -> TableDescription:
-    """Return what a description says: DescribeTable's whole response, or its ``Table`` member.
+    """Parse a table description: the response of DescribeTable, or its ``Table`` member.
 
     Raises
     ------
     KeyError, TypeError
-        If it is not such a description.
+        If it is not a table description.
     """
     table = described.get("Table", described)
-    types = {each["AttributeName"]: each["AttributeType"] for each in table.get("AttributeDefinitions", [])}
+    types = {
+        definition["AttributeName"]: definition["AttributeType"] for definition in table.get("AttributeDefinitions", [])
+    }
     keys = tuple((name, types[name]) for name in _key_names(table))
     on_demand = table.get("BillingModeSummary", {}).get("BillingMode") == "PAY_PER_REQUEST"
-    indexes = [_index(each, types, is_global=True) for each in table.get("GlobalSecondaryIndexes", [])]
-    indexes += [_index(each, types, is_global=False) for each in table.get("LocalSecondaryIndexes", [])]
+    indexes = [_index(index, types, is_global=True) for index in table.get("GlobalSecondaryIndexes", [])]
+    indexes += [_index(index, types, is_global=False) for index in table.get("LocalSecondaryIndexes", [])]
     return TableDescription(
         name=table["TableName"],
         arn=table.get("TableArn", table["TableName"]),
@@ -175,7 +176,7 @@ def parse_table_description(described: Mapping[str, Any]) -> TableDescription:
 
 
 def read_table_definition(spec: ClientSpec, table: str) -> tuple[dict[str, Any], str | None]:
-    """Return DescribeTable's ``Table`` unchanged, and the attribute by which items expire, if any.
+    """Return the unchanged ``Table`` of DescribeTable, and the time-to-live attribute if there is one.
 
     Raises
     ------
@@ -190,7 +191,7 @@ def read_table_definition(spec: ClientSpec, table: str) -> tuple[dict[str, Any],
 
 
 def create_table(spec: ClientSpec, request: dict[str, Any]) -> None:
-    """Create a table by a CreateTable request; return before it is ACTIVE.
+    """Create a table with a CreateTable request. Return before it is ACTIVE.
 
     Raises
     ------
@@ -201,7 +202,7 @@ def create_table(spec: ClientSpec, request: dict[str, Any]) -> None:
 
 
 def enable_time_to_live(spec: ClientSpec, table: str, attribute: str) -> None:
-    """Let the items of a table expire by an attribute.
+    """Enable time to live on an attribute.
 
     Raises
     ------
@@ -235,12 +236,12 @@ def describe_recovery(spec: ClientSpec, table: str) -> RecoveryDescription:
 
 
 def enable_recovery(spec: ClientSpec, table: str, deadline_seconds: float) -> RecoveryDescription:
-    """Turn point-in-time recovery on, and return when the service reports it as enabled.
+    """Enable point-in-time recovery, and return when the service reports it as enabled.
 
     Raises
     ------
     ServiceError
-        If that takes longer than the deadline.
+        If it takes longer than the deadline.
     NotFoundError, AccessDeniedError, EndpointError
         As :func:`call`.
     """
@@ -256,7 +257,7 @@ def enable_recovery(spec: ClientSpec, table: str, deadline_seconds: float) -> Re
             if recovery.is_on:
                 return recovery
         except ServiceError as error:
-            # A table is not ready for it in its first seconds.
+            # A new table does not accept it in its first seconds.
             if error.code != _RECOVERY_NOT_READY or time.monotonic() > ends_at:
                 raise
         if time.monotonic() > ends_at:
@@ -269,12 +270,12 @@ def enable_recovery(spec: ClientSpec, table: str, deadline_seconds: float) -> Re
 def check_bucket(spec: ClientSpec, bucket: str) -> None:
     """Raise if a bucket does not exist.
 
-    A bucket that this caller may not look at passes, since the service itself may have access.
+    A denied request passes, because DynamoDB itself may have access.
 
     Raises
     ------
     NotFoundError
-        If S3 says that there is no such bucket.
+        If S3 reports that the bucket does not exist.
 
     References
     ----------
@@ -293,7 +294,7 @@ def check_bucket(spec: ClientSpec, bucket: str) -> None:
 
 
 def read_offers(spec: ClientSpec, query: PriceQuery) -> Iterator[str]:
-    """Yield the products of the AWS Price List that a query finds, each as JSON; asking is free.
+    """Yield the products of the AWS Price List that match a query, as JSON. Requests are free.
 
     Raises
     ------
@@ -331,7 +332,7 @@ def _index(index: Mapping[str, Any], types: Mapping[str, str], *, is_global: boo
 
 
 def _age_seconds(created: object) -> float:
-    """Return how old a table is; the time is one of botocore, or text in a file that describes a table."""
+    """Return the age of a table. The time is a datetime of botocore, or text in a file that describes a table."""
     if isinstance(created, str):
         with suppress(ValueError):
             created = datetime.fromisoformat(created)

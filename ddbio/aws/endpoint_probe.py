@@ -1,6 +1,6 @@
-"""Find out how this machine reaches the endpoint of a service: its addresses, TLS, and how far the clocks are apart.
+"""Probe of the endpoint of a service: its addresses, TLS, and the difference of the clocks.
 
-One request is sent for this. It is not signed, so that it needs neither credentials nor permissions.
+The probe sends one unsigned request, which needs neither credentials nor permissions.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reach:
-    """How an endpoint is reached.
+    """Result of a probe.
 
     Attributes
     ----------
     url
-        Where requests go: of DynamoDB it may be an endpoint of the account.
+        URL of requests. For DynamoDB it may be an account-based endpoint.
     proxy
-        Host and port of the proxy that requests go through, or None.
+        Host and port of the proxy, or None.
     addresses
-        What the endpoint's name resolves to; behind a proxy, which resolves it, there are none.
+        Addresses of the endpoint; empty with a proxy, which resolves the name.
     tls_version
-        None without TLS, or behind a proxy.
+        None without TLS, or with a proxy.
     ahead_seconds
-        How far its clock is ahead of this machine's, at least; 0 if the date of its response fits this clock, and None
-        if the response has no date.
+        Minimum number of seconds by which the endpoint's clock is ahead of this machine's. 0 if the date of the
+        response matches this clock, None if the response has no date.
     """
 
     url: str
@@ -55,20 +55,20 @@ class Reach:
 
     @property
     def network(self) -> str:
-        """Where the addresses lie: ``this machine``, ``private``, ``public``, or ``private and public``."""
-        if self.addresses and all(ip_address(each).is_loopback for each in self.addresses):
+        """Network of the addresses: ``this machine``, ``private``, ``public``, or ``private and public``."""
+        if self.addresses and all(ip_address(address).is_loopback for address in self.addresses):
             return "this machine"
-        kinds = {"private" if ip_address(each).is_private else "public" for each in self.addresses}
+        kinds = {"private" if ip_address(address).is_private else "public" for address in self.addresses}
         return " and ".join(sorted(kinds))
 
 
 def endpoint_url(spec: ClientSpec, service: str) -> str:
-    """Return the endpoint that the client of a service has.
+    """Return the endpoint of the client of a service.
 
     Raises
     ------
     DdbioError
-        If no client can be made.
+        If no client can be created.
     """
     return str(spec.client(service).meta.endpoint_url)
 
@@ -80,14 +80,14 @@ def is_of_aws(url: str) -> bool:
 
 
 def reach(spec: ClientSpec, service: str) -> Reach:
-    """Connect to the endpoint of a service as its requests do, and return what was found out.
+    """Connect to the endpoint of a service in the same way as requests, and return the result.
 
     Raises
     ------
     EndpointError
         If its name has no address, it does not respond, or its certificate is not trusted.
     OptionError
-        If no client can be made, or the bundle of certificates cannot be read.
+        If no client can be created, or the CA bundle cannot be read.
     """
     client = spec.client(service)
     url = _requested_url(client, spec)
@@ -97,22 +97,22 @@ def reach(spec: ClientSpec, service: str) -> Reach:
     proxy = proxies.get(urlsplit(url).scheme)
     try:
         if proxy is not None:
-            # Its stubs know fewer types than it takes.
+            # Its stubs accept fewer types than the class.
             make: Any = URLLib3Session
             timeouts = config.connect_timeout, config.read_timeout
             session = make(verify=ca_bundle(spec), proxies=proxies, timeout=timeouts)
             asked_at, began = time.time(), time.monotonic()
             date = session.send(AWSRequest("GET", url).prepare()).headers.get("date", "")
-            # What stands before an @ is a password.
+            # The part before an @ is a password.
             return Reach(
                 url, proxy.rpartition("//")[2].rpartition("@")[2], (), None, _ahead_seconds(date, asked_at, began)
             )
-        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+        infos = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
         with closing(Connection(endpoint)) as connection:
             asked_at, began = time.time(), time.monotonic()
             connection.send(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
             ahead_seconds = _ahead_seconds(connection.receive().headers.get("date", ""), asked_at, began)
-            addresses = tuple(dict.fromkeys(str(address[0]) for *_, address in found))
+            addresses = tuple(dict.fromkeys(str(address[0]) for *_, address in infos))
             return Reach(url, None, addresses, connection.tls_version, ahead_seconds)
     except SSLError as error:
         raise EndpointError(f"the certificate of {endpoint.host} is not trusted: {error}", url) from error
@@ -124,7 +124,7 @@ def reach(spec: ClientSpec, service: str) -> Reach:
 
 def _requested_url(client: Any, spec: ClientSpec) -> str:
     api = Api("dynamodb", ("DescribeTable",))
-    # What is wrong with credentials, by which botocore knows the account, is told elsewhere.
+    # botocore derives the account from the credentials. Their errors are reported by another check.
     with suppress(BotoCoreError, ClientError):
         if client.meta.service_model.service_name == api.service:
             return RouteTable(client, spec, api).find("DescribeTable", "any").endpoint.url.rstrip("/")
@@ -132,7 +132,7 @@ def _requested_url(client: Any, spec: ClientSpec) -> str:
 
 
 def _ahead_seconds(date: str, asked_at: float, began: float) -> float | None:
-    """Return how far the clock of a response's date is ahead, by the system's clock and the time that it took."""
+    """Return how far the clock of a response's date is ahead, corrected by the duration of the request."""
     took_seconds = time.monotonic() - began
     try:
         dated = parsedate_to_datetime(date).timestamp()

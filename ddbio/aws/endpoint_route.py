@@ -1,4 +1,4 @@
-"""Find out from botocore where an operation on a table goes, and how it is signed.
+"""Endpoint and signature of operations on a table, derived from botocore.
 
 botocore prepares a call that is never sent. Endpoint, headers, signing name and credentials are taken from it.
 """
@@ -41,12 +41,12 @@ _ALGORITHM = "AWS4-HMAC-SHA256"
 
 @dataclass(frozen=True, slots=True)
 class SecondSignature:
-    """Sign the requests of one second; what their signatures have in common is computed already.
+    """Signer of the requests of one second, with precomputed common parts.
 
     Attributes
     ----------
     headers
-        Headers to add to those that are signed: the date, and the session token if there is one.
+        Headers to add to the signed headers: the date, and the session token if there is one.
     """
 
     headers: dict[str, str]
@@ -55,7 +55,7 @@ class SecondSignature:
     _authorization: str
 
     def authorization(self, body: bytes) -> str:
-        """Return the value of the Authorization header for a body."""
+        """Return the Authorization header of a body."""
         canonical = self._canonical.copy()
         canonical.update(hashlib.sha256(body).hexdigest().encode())
         mac = self._mac.copy()
@@ -64,7 +64,7 @@ class SecondSignature:
 
 
 class Signer:
-    """Sign for one region and service; safe for threads."""
+    """Signer for one region and service. Thread-safe."""
 
     def __init__(self, region: str, service: str) -> None:
         self._region = region
@@ -72,14 +72,14 @@ class Signer:
         self._derived: tuple[tuple[str, str], bytes] = (("", ""), b"")
 
     def sign_second(self, headers: Mapping[str, str], credentials: ReadOnlyCredentials, at: float) -> SecondSignature:
-        """Return what signs the requests of one second that have these headers and credentials.
+        """Return the signer of requests with these headers and credentials in one second.
 
         Parameters
         ----------
         headers
-            The headers to sign, ``host`` included: names in lower case, values without superfluous spaces.
+            The headers to sign, including ``host``: names in lower case, values without superfluous spaces.
         at
-            When the requests are made, in seconds since the epoch by the service's clock.
+            Time of the requests in seconds since the epoch, by the service's clock.
         """
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at))
         added = {"x-amz-date": stamp}
@@ -99,8 +99,8 @@ class Signer:
         )
 
     def _key(self, secret: str, day: str) -> bytes:
-        known, key = self._derived
-        if known != (secret, day):
+        derived_for, key = self._derived
+        if derived_for != (secret, day):
             key = f"AWS4{secret}".encode()
             for part in (day, self._region, self._service, "aws4_request"):
                 key = _hmac(key, part)
@@ -113,7 +113,7 @@ def _hmac(key: bytes, text: str) -> bytes:
 
 
 def _one_line(value: str) -> str:
-    # As signatures require it, and so that no key can smuggle in a header.
+    # Signatures require it, and it prevents keys from injecting headers.
     return " ".join(value.split())
 
 
@@ -123,7 +123,7 @@ WRITES = ("BatchWriteItem", "PutItem", "UpdateItem", "DeleteItem")
 
 @dataclass(frozen=True)
 class Api:
-    """A service by boto3's name, and its operations that requests are sent to."""
+    """A service by its name in boto3, and its operations that ddbio calls."""
 
     service: str
     operations: tuple[str, ...]
@@ -168,7 +168,7 @@ _EVENTS = (
     "after-call-error",
 )
 _KNOWN_MODULES = ("botocore.", "boto3.", "ddbio.")
-# botocore refreshes credentials by the clock alone, and has no public method to do so at once.
+# botocore refreshes credentials by the clock only, and has no public method to refresh them immediately.
 _REFRESHING = ("_refresh_lock", "_frozen_credentials", "_protected_refresh")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -177,7 +177,7 @@ _prepared: ContextVar[list[Any] | None] = ContextVar("prepared", default=None)
 
 @dataclass
 class Route:
-    """Where requests of one operation on one table go, and how they are signed."""
+    """Endpoint and signer of one operation on one table."""
 
     endpoint: Endpoint
     host: str
@@ -186,18 +186,18 @@ class Route:
     signer: Signer
     auth: Callable[[], Any]
     source: Any
-    """botocore's own credentials object, or None if it cannot be reached."""
+    """botocore's credentials object, or None if it is inaccessible."""
     _signing: tuple[tuple[int, ReadOnlyCredentials], bytes, SecondSignature] | None = field(default=None, init=False)
 
     def head(self, body: bytes, at: float, unsigned: str) -> bytes:
-        """Return the head of the request for a body, signed with the current credentials.
+        """Return the head of the request of a body, signed with the current credentials.
 
         Parameters
         ----------
         at
-            Seconds since the epoch by the service's clock.
+            Time in seconds since the epoch, by the service's clock.
         unsigned
-            More headers, as lines.
+            Additional unsigned headers, as lines.
         """
         signing, signed_by = self._signing, (int(at), self.credentials())
         if signing is None or signing[0] != signed_by:
@@ -209,12 +209,12 @@ class Route:
         return signing[1] + own.encode()
 
     def renew(self, used: ReadOnlyCredentials | None) -> bool:
-        """Make botocore fetch new credentials before it deems that necessary; return whether it can.
+        """Force botocore to refresh the credentials, and return whether it can.
 
         Parameters
         ----------
         used
-            What the rejected request was signed with: if another lane has renewed them since, nothing is fetched.
+            Credentials of the rejected request. If another lane has refreshed them since, nothing is fetched.
         """
         if not isinstance(self.source, RefreshableCredentials):
             return False
@@ -228,18 +228,18 @@ class Route:
 
     @property
     def used(self) -> ReadOnlyCredentials | None:
-        """The credentials of the last signature."""
+        """Credentials of the last signature."""
         return None if self._signing is None else self._signing[0][1]
 
     def credentials(self) -> ReadOnlyCredentials:
-        """Return the current credentials, refreshed by botocore if they are about to expire.
+        """Return the current credentials. botocore refreshes them if they are about to expire.
 
         Raises
         ------
         botocore.exceptions.NoCredentialsError
-            If there are none.
+            If there are no credentials.
         """
-        # botocore's auth object is made anew each time: it is the fallback if the credentials object cannot be reached.
+        # botocore's auth object is recreated each time, as a fallback for an inaccessible credentials object.
         credentials: ReadOnlyCredentials | None = (
             self.auth().credentials if self.source is None else self.source.get_frozen_credentials()
         )
@@ -249,7 +249,7 @@ class Route:
 
 
 class RouteTable:
-    """The routes of a client's operations; botocore is asked once for each."""
+    """Routes of a client's operations. botocore is called once per operation."""
 
     def __init__(self, client: Any, spec: ClientSpec, api: Api = DYNAMODB) -> None:
         self._client = client
@@ -261,7 +261,7 @@ class RouteTable:
             )
 
     def find(self, operation: str, table: str) -> Route:
-        """Return the route of an operation on a table: the endpoint may depend on the account that owns the table."""
+        """Return the route of an operation on a table. The endpoint may depend on the account that owns the table."""
         route = self._known.get((operation, table))
         if route is None:
             route = self._known[operation, table] = self._prepare(operation, table)
@@ -292,7 +292,7 @@ class RouteTable:
 
 
 def endpoint_of(url: str, client: Any, spec: ClientSpec) -> tuple[str, Endpoint]:
-    """Return the header ``host`` for a URL, and how to connect to it with what is configured for a client."""
+    """Return the ``host`` header of a URL, and its endpoint with the configuration of a client."""
     parts = urlsplit(url)
     name = parts.hostname or ""
     host = f"[{name}]" if ":" in name else name
@@ -305,7 +305,7 @@ def endpoint_of(url: str, client: Any, spec: ClientSpec) -> tuple[str, Endpoint]
 
 
 def call_minimal(client: Any, operation: str, table: str) -> Any:
-    """Call an operation on a table with the fewest parameters that botocore accepts, and return the response."""
+    """Call an operation on a table with the minimum of parameters that botocore accepts, and return the response."""
     own = _MINIMAL.get(client.meta.service_model.service_name, {})
     parameters: dict[str, Any] = own.get(operation) or {"TableName": table}
     match operation:
@@ -324,12 +324,12 @@ def call_minimal(client: Any, operation: str, table: str) -> Any:
 
 
 def event_name(client: Any) -> str:
-    """Return how botocore's events name a client's service."""
+    """Return the name of a client's service in botocore's events."""
     return str(client.meta.service_model.service_id.hyphenize())
 
 
 def find_obstacle(client: Any, api: Api = DYNAMODB) -> str | None:
-    """Return, in words, what is configured that only botocore itself supports; None if nothing is."""
+    """Return a description of configuration that only botocore supports; None if there is none."""
     url = client.meta.endpoint_url
     parts = urlsplit(url)
     config = client.meta.config
@@ -338,14 +338,14 @@ def find_obstacle(client: Any, api: Api = DYNAMODB) -> str | None:
     if parts.path not in {"", "/"} or parts.query or parts.username is not None:
         return "the endpoint URL has more than a host and a port"
     if config.signature_version != "v4" or config.client_cert:
-        return "another way to authenticate is configured"
+        return "another authentication method is configured"
     if _has_foreign_handlers(client.meta.events, event_name(client), api):
         return "a custom handler is registered on the botocore client"
     return None
 
 
 def _has_foreign_handlers(events: Any, service: str, api: Api) -> bool:
-    # botocore has no public way to list handlers; if this one is gone, assume that there are some.
+    # botocore has no public method to list handlers. If this private one is missing, assume that there are some.
     try:
         search = events._emitter._handlers.prefix_search  # noqa: SLF001
     except AttributeError:
@@ -365,8 +365,8 @@ def _take_prepared(params: dict[str, Any], request_signer: Any, **_: Any) -> tup
 
 
 def ca_bundle(spec: ClientSpec) -> str:
-    """Return the file of certificates that are trusted."""
-    # As botocore decides it: AWS_CA_BUNDLE or the profile's ca_bundle, then REQUESTS_CA_BUNDLE, then its own.
+    """Return the path of the CA bundle."""
+    # Precedence as in botocore: AWS_CA_BUNDLE or the profile's ca_bundle, then REQUESTS_CA_BUNDLE, then its own bundle.
     configured = botocore.session.Session(profile=spec.profile).get_config_variable("ca_bundle")
     verify: Any = configured or os.environ.get("REQUESTS_CA_BUNDLE") or True
     return str(get_cert_path(verify))
@@ -378,5 +378,5 @@ def _tls(ca_bundle: str) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=ca_bundle)
     except OSError as error:
         raise OptionError(
-            f"the CA bundle {ca_bundle!r} cannot be read ({error}): mend AWS_CA_BUNDLE or ca_bundle"
+            f"the CA bundle {ca_bundle!r} cannot be read ({error}): correct AWS_CA_BUNDLE or ca_bundle"
         ) from error

@@ -1,4 +1,4 @@
-"""Classify AWS error codes, and translate what boto3 raises into ddbio's errors."""
+"""Classification of AWS error codes, and translation of boto3's errors into ddbio's."""
 
 from __future__ import annotations
 
@@ -79,20 +79,20 @@ _MISSING_CODES = frozenset(
 )
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/CommonErrors.html
 _ADVICE = {
-    "AlreadyExistsException": "something of this name was made meanwhile: try again",
-    "BackupInUseException": "another backup or restore of it is under way: wait for that",
-    "ConcurrentModificationException": "something else changed it meanwhile: try again",
+    "AlreadyExistsException": "it was created concurrently: try again",
+    "BackupInUseException": "another backup or restore of it is running: wait for it to end",
+    "ConcurrentModificationException": "it was changed concurrently: try again",
     "ContinuousBackupsUnavailableException": "a new table takes some seconds to be ready for backups: try again",
     "ExportConflictException": "the client token stands for another request of the last eight hours: give another one",
     "IdempotentParameterMismatchException": "the client token stands for another request: give another one",
     "ImportConflictException": "the client token stands for another import: give another one",
     "InvalidExportTimeException": "choose times within the recovery window, 15 minutes to 24 hours apart",
     "InvalidRestoreTimeException": "choose a time within the recovery window",
-    "LimitExceededException": "too many such jobs run at once: wait for one to end",
-    "PointInTimeRecoveryUnavailableException": "turn point-in-time recovery on, and choose a time since then",
+    "LimitExceededException": "too many such jobs run at the same time: wait for one to end",
+    "PointInTimeRecoveryUnavailableException": "turn point-in-time recovery on, and choose a later time",
     "ResourceInUseException": "there is such a table, or it is being changed: choose another name, or wait",
     "TableAlreadyExistsException": "choose a name that no table has",
-    "TableInUseException": "the table is being created, changed or deleted: wait for that",
+    "TableInUseException": "the table is being created, changed or deleted: wait until it is ACTIVE",
 }
 _CREDENTIAL_ERRORS = (
     CredentialRetrievalError,
@@ -107,20 +107,20 @@ _KMS_ACTION = re.compile(r"kms:[A-Za-z*]+")
 _REFUSED_ACTION = re.compile(r"not authorized to perform: ([\w-]+:\w+)")
 _SERVER_ERROR = 500
 # https://www.rfc-editor.org/rfc/rfc9110#name-408-request-timeout
-# https://www.rfc-editor.org/rfc/rfc6585#section-4: a proxy asks to try again.
+# https://www.rfc-editor.org/rfc/rfc6585#section-4: a proxy requests a retry.
 _REPEATABLE_STATUSES = frozenset({408, 429})
 
 
 def error_code(error: Exception) -> str:
-    """Return the AWS code of an error, or an empty text if it has none."""
+    """Return the AWS code of an error, or an empty text if it has no code."""
     return str(_error_member(error).get("Code", "")) if isinstance(error, ClientError) else ""
 
 
 def throttling_reasons(error: Exception) -> list[str]:
-    """Return the reasons that the service gives for a throttled request; some endpoints give none."""
+    """Return the throttling reasons of the service. Some endpoints give none."""
     response: Mapping[str, Any] = getattr(error, "response", {})
-    found = response.get("ThrottlingReasons") or response.get("throttlingReasons") or []
-    return [str(reason.get("reason", "")) for reason in found]
+    reasons = response.get("ThrottlingReasons") or response.get("throttlingReasons") or []
+    return [str(reason.get("reason", "")) for reason in reasons]
 
 
 def is_throttled(error: Exception) -> bool:
@@ -129,35 +129,35 @@ def is_throttled(error: Exception) -> bool:
 
 
 def may_pass(error: Exception) -> bool:
-    """Return whether an idempotent request may succeed if it is repeated: it was throttled, or failed for a moment."""
+    """Return whether an idempotent request may succeed on a retry: it was throttled, or the failure is transient."""
     return is_transient(error) or is_throttled(error)
 
 
 def is_transient(error: Exception) -> bool:
-    """Return whether a request failed for a moment only: a broken connection, a 5xx, a 408 or a 429."""
+    """Return whether a failure is transient: a broken connection, a 5xx, a 408 or a 429."""
     if isinstance(error, ClientError):
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
         return status >= _SERVER_ERROR or status in _REPEATABLE_STATUSES
     if isinstance(error, (CredentialRetrievalError, MetadataRetrievalError)):
-        # Credentials come from a service too: it may respond a moment later.
+        # Credentials also come from a service, which may recover.
         return True
     return isinstance(error, (HTTPClientError, BotoConnectionError)) and not isinstance(error, SSLError)
 
 
 def was_sent(error: Exception) -> bool:
-    """Return whether a request that failed was sent: there were credentials to sign it."""
+    """Return whether a failed request was sent, so that credentials were available."""
     return not isinstance(error, _CREDENTIAL_ERRORS)
 
 
 def to_ddbio_error(error: Exception, *, action: str, resource: str) -> DdbioError:
-    """Return the error for the user: what was tried, on what, and what to do.
+    """Return the error for the user: the action, the resource, and advice.
 
     Parameters
     ----------
     action
-        What was being done, as an API action (``dynamodb:Scan``) or in words.
+        API action (``dynamodb:Scan``) or a description of it.
     resource
-        What it was done to.
+        Target of the action.
     """
     if isinstance(error, ClientError):
         return _from_service(error, action, resource)
@@ -183,7 +183,7 @@ def _without_credentials(error: Exception, what: str, action: str, resource: str
         return AccessDeniedError(f"no AWS credentials found for {what}: {advice}", action, resource)
     if isinstance(error, (SSOError, TokenRetrievalError)):
         return AccessDeniedError(f"{_text(error)}: log in again by aws sso login", action, resource)
-    advice = "check what hands out the credentials: the role's trust policy, the instance's role, the process"
+    advice = "check the source of the credentials: the role's trust policy, the instance's role, the process"
     return AccessDeniedError(f"no credentials for {what}: {_text(error)}; {advice}", action, resource)
 
 
@@ -210,19 +210,19 @@ def _from_request(error: ClientError, action: str, resource: str) -> DdbioError:
         advice = "check that the KMS key is enabled, and that its policy allows you kms:Decrypt and kms:GenerateDataKey"
         return AccessDeniedError(f"{action} on {resource} refused ({code}: {message}); {advice}", action, resource)
     if code in _DENIED_CODES:
-        if (told := _REFUSED_ACTION.search(message)) is not None and not told[1].startswith("kms:"):
-            # A request may take several permissions, and the service says which of them is missing.
-            action = told[1]
-        # A policy that lacks a permission of KMS is told as one of the action on the object.
-        found = _KMS_ACTION.search(message)
-        advice = f"check the credentials and that they allow {action}{' and ' + found[0] if found else ''}"
+        if (refused := _REFUSED_ACTION.search(message)) is not None and not refused[1].startswith("kms:"):
+            # A request may need several permissions, and the service names the missing one.
+            action = refused[1]
+        # A missing KMS permission is reported as a missing permission on the object.
+        kms_action = _KMS_ACTION.search(message)
+        advice = f"check the credentials and that they allow {action}{' and ' + kms_action[0] if kms_action else ''}"
         return AccessDeniedError(f"{action} on {resource} refused ({code}: {message}); {advice}", action, resource)
     if is_throttled(error):
         return ThrottledError(f"{action} on {resource}: throttled ({code}: {message}); try again later")
     if code.isdigit() or is_transient(error):
         text = f"the endpoint failed ({code}: {message}); try again"
         if code.isdigit():
-            text = f"HTTP {code} and no word of AWS; is the endpoint right?"
+            text = f"HTTP {code} and no AWS error; is the endpoint right?"
         return EndpointError(f"{action} on {resource}: {text}", resource)
     advice = f"; {_ADVICE[code]}" if code in _ADVICE else ""
     return ServiceError(f"{action} on {resource} refused ({code}: {message}){advice}", code)

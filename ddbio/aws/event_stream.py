@@ -1,4 +1,4 @@
-"""Read the events of one request as they come, over HTTP/1.1, without waiting for them."""
+"""Non-blocking reader of the event stream of a request over HTTP/1.1."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RECEIVE_BYTES = 256 << 10
 
 
 class StreamEndedError(Exception):
-    """Raised behind the last event."""
+    """Raised after the last event."""
 
 
 class RefusedError(Exception):
@@ -28,7 +28,7 @@ class RefusedError(Exception):
     Attributes
     ----------
     response
-        The response, whole.
+        The complete response.
     """
 
     def __init__(self, response: HttpResponse) -> None:
@@ -37,12 +37,12 @@ class RefusedError(Exception):
 
 
 class EventStream:
-    """The events of a request that was sent over a connection of its own.
+    """Event stream of a request on a separate connection.
 
     Parameters
     ----------
     request
-        The request's head and body.
+        Head and body of the request.
     """
 
     def __init__(self, endpoint: Endpoint, request: bytes) -> None:
@@ -69,16 +69,16 @@ class EventStream:
         self._socket.close()
 
     def take(self) -> tuple[dict[str, Any], bytes] | None:
-        """Return the headers and the payload of the next event, or None if it has not come yet.
+        """Return the headers and the payload of the next event, or None if it has not arrived.
 
         Raises
         ------
         StreamEndedError
-            Behind the last event.
+            After the last event.
         RefusedError
             If the response is an error.
         botocore.exceptions.HTTPClientError
-            If the connection breaks, or what comes is no stream of events: checksums are verified.
+            If the connection breaks, or the response is not a valid event stream. Checksums are verified.
         """
         while True:
             try:
@@ -93,7 +93,7 @@ class EventStream:
                 return None
 
     def _receive(self) -> bool:
-        """Take what was received; return whether that was anything."""
+        """Read the received bytes. Return whether there were any."""
         try:
             received = self._socket.recv(_RECEIVE_BYTES)
         except (BlockingIOError, ssl.SSLWantReadError):
@@ -110,23 +110,26 @@ class EventStream:
         return True
 
     def _take_head(self) -> None:
-        head, end, rest = self._received.partition(HEAD_END)
+        head, end, received_body = self._received.partition(HEAD_END)
         if not end:
             if len(self._received) > _MAX_HEAD_BYTES:
-                raise HTTPClientError(error="the head of the answer has no end")
+                raise HTTPClientError(error="the head of the response has no end")
             return
         lines = head.decode("latin-1").split("\r\n")
-        self._response, self._received = HttpResponse(parse_status(lines[0])[1], parse_headers(lines), b""), rest
+        self._response, self._received = (
+            HttpResponse(parse_status(lines[0])[1], parse_headers(lines), b""),
+            received_body,
+        )
 
     def _take_body(self, response: HttpResponse, *, is_closed: bool) -> None:
         if response.headers.get("transfer-encoding", "").lower() == "chunked":
-            found = self._chunks()
+            body = self._chunks()
         else:
-            found, self._received = bytes(self._received), bytearray()
+            body, self._received = bytes(self._received), bytearray()
         if response.status == _OK:
-            self._messages.add_data(found)
+            self._messages.add_data(body)
         else:
-            response.body += found
+            response.body += body
             stated = response.headers.get("content-length", "")
             if is_closed or self._ended or (stated.isdecimal() and len(response.body) >= int(stated)):
                 raise RefusedError(response)
@@ -134,15 +137,15 @@ class EventStream:
             raise ConnectionClosedError(endpoint_url=self._url, error="closed inside the response")
 
     def _chunks(self) -> bytes:
-        """Return what was received of the body, without the lengths of its chunks."""
-        found = bytearray()
+        """Return the received part of the body, without the sizes of its chunks."""
+        body = bytearray()
         while self._received and not self._ended:
             if not self._chunk_left:
-                line, end, rest = self._received.partition(b"\r\n")
+                line, end, remaining = self._received.partition(b"\r\n")
                 if not end:
                     break
-                self._received = rest
-                # An empty line ends the chunk before.
+                self._received = remaining
+                # An empty line ends the previous chunk.
                 if line:
                     self._chunk_left = parse_size(line.decode("latin-1").partition(";")[0], 16)
                     self._ended = not self._chunk_left
@@ -150,5 +153,5 @@ class EventStream:
             part = self._received[: self._chunk_left]
             del self._received[: self._chunk_left]
             self._chunk_left -= len(part)
-            found += part
-        return bytes(found)
+            body += part
+        return bytes(body)

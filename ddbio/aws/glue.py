@@ -1,4 +1,4 @@
-"""Read and change databases, tables and partitions of the Glue Data Catalog.
+"""Databases, tables and partitions of the Glue Data Catalog.
 
 References
 ----------
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from ddbio.catalog.definition import TableName
 
 # https://docs.aws.amazon.com/glue/latest/webapi/API_BatchCreatePartition.html, and BatchDeletePartition there
-_CREATED_AT_ONCE, _DELETED_AT_ONCE = 100, 25
+_MAX_CREATED_PER_CALL, _MAX_DELETED_PER_CALL = 100, 25
 
 
 def read_table(spec: ClientSpec, name: TableName) -> dict[str, Any] | None:
-    """Return the definition of a table as GetTable has it, or None if there is no such table."""
+    """Return the definition of a table by GetTable, or None if it does not exist."""
     try:
         reply = _call(spec, "GetTable", name, {"DatabaseName": name.database, "Name": name.table})
     except NotFoundError:
@@ -35,7 +35,7 @@ def read_table(spec: ClientSpec, name: TableName) -> dict[str, Any] | None:
 
 
 def require_database(spec: ClientSpec, name: TableName) -> None:
-    """Create the database of a table if there is none."""
+    """Create the database of a table if it does not exist."""
     with suppress(NotFoundError):
         _call(spec, "GetDatabase", name, {"Name": name.database})
         return
@@ -52,19 +52,19 @@ def put_table(
     table: dict[str, Any],
     changed: Callable[[dict[str, Any]], dict[str, Any] | None],
 ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """Create a table, or change the one that is there; do it again if something else is faster.
+    """Create or update a table. Retry if it is changed concurrently.
 
     Parameters
     ----------
     table
-        The definition of a new table.
+        Definition of a new table.
     changed
-        Returns the definition that a given table should have, or None if it stays.
+        Returns the new definition for an existing one, or None if it stays unchanged.
 
     Returns
     -------
     tuple
-        The definition before, None if there was none; and the definition that was written, None if none was.
+        The previous definition, or None; and the written definition, or None if nothing was written.
     """
 
     def put() -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
@@ -82,7 +82,7 @@ def put_table(
 
 
 def _was_changed_meanwhile(error: Exception) -> bool:
-    """Return whether something else made or changed the table meanwhile."""
+    """Return whether the table was created or changed concurrently."""
     return isinstance(error, ServiceError) and error.code in {
         "AlreadyExistsException",
         "ConcurrentModificationException",
@@ -95,13 +95,13 @@ def create_table(spec: ClientSpec, name: TableName, table: dict[str, Any]) -> No
     Raises
     ------
     ServiceError
-        If there is one, with the code ``AlreadyExistsException``.
+        If it exists, with the code ``AlreadyExistsException``.
     """
     _call(spec, "CreateTable", name, {"DatabaseName": name.database, "TableInput": table})
 
 
 def update_table(spec: ClientSpec, name: TableName, table: dict[str, Any], version: str | None) -> None:
-    """Change a table whose definition had this version when it was read.
+    """Update a table whose definition had this version when it was read.
 
     Raises
     ------
@@ -113,46 +113,46 @@ def update_table(spec: ClientSpec, name: TableName, table: dict[str, Any], versi
 
 
 def read_partitions(spec: ClientSpec, name: TableName) -> dict[tuple[str, ...], dict[str, Any]]:
-    """Return a table's partitions as GetPartitions has them, by their values."""
+    """Return the partitions of a table by their values, as GetPartitions returns them."""
     members: dict[str, Any] = {"DatabaseName": name.database, "TableName": name.table}
     pages = list_pages(spec, "GetPartitions", str(name), members, service="glue")
-    return {tuple(each["Values"]): dict(each) for page in pages for each in page.get("Partitions", ())}
+    return {tuple(partition["Values"]): dict(partition) for page in pages for partition in page.get("Partitions", ())}
 
 
 def create_partitions(spec: ClientSpec, name: TableName, partitions: Iterable[dict[str, Any]]) -> None:
-    """Register partitions; those that are registered already stay as they are.
+    """Register partitions. Registered ones stay unchanged.
 
     Raises
     ------
     ServiceError
-        If Glue refuses one; others may be registered.
+        If Glue rejects a partition; others may be registered.
     """
-    for group in _groups(partitions, _CREATED_AT_ONCE):
+    for group in _groups(partitions, _MAX_CREATED_PER_CALL):
         _change_partitions(spec, "BatchCreatePartition", name, {"PartitionInputList": group}, "AlreadyExistsException")
 
 
 def update_partitions(spec: ClientSpec, name: TableName, partitions: Iterable[dict[str, Any]]) -> None:
-    """Give registered partitions other locations or columns, a hundred at once.
+    """Update locations or columns of registered partitions, 100 per request.
 
     Raises
     ------
     ServiceError
-        If Glue refuses one; others may be changed.
+        If Glue rejects a partition; others may be updated.
     """
-    for group in _groups(partitions, _CREATED_AT_ONCE):
-        entries = [{"PartitionValueList": each["Values"], "PartitionInput": each} for each in group]
+    for group in _groups(partitions, _MAX_CREATED_PER_CALL):
+        entries = [{"PartitionValueList": partition["Values"], "PartitionInput": partition} for partition in group]
         _change_partitions(spec, "BatchUpdatePartition", name, {"Entries": entries}, "")
 
 
 def delete_partitions(spec: ClientSpec, name: TableName, values: Iterable[Sequence[str]]) -> None:
-    """Take partitions out of a table; those that are not there are no error.
+    """Delete partitions from a table. Missing ones are ignored.
 
     Raises
     ------
     ServiceError
-        If Glue refuses one; others may be gone.
+        If Glue rejects a partition; others may be deleted.
     """
-    for group in _groups(({"Values": list(each)} for each in values), _DELETED_AT_ONCE):
+    for group in _groups(({"Values": list(partition_values)} for partition_values in values), _MAX_DELETED_PER_CALL):
         members = {"PartitionsToDelete": group}
         _change_partitions(spec, "BatchDeletePartition", name, members, "EntityNotFoundException")
 
@@ -161,10 +161,10 @@ def _change_partitions(
     spec: ClientSpec, operation: str, name: TableName, members: dict[str, Any], harmless: str
 ) -> None:
     reply = _call(spec, operation, name, {"DatabaseName": name.database, "TableName": name.table, **members})
-    for each in reply.get("Errors") or ():
-        detail = each.get("ErrorDetail", {})
+    for error in reply.get("Errors") or ():
+        detail = error.get("ErrorDetail", {})
         if detail.get("ErrorCode") != harmless:
-            values = "/".join(each.get("PartitionValues", ()))
+            values = "/".join(error.get("PartitionValues", ()))
             raise ServiceError(
                 f"glue:{operation} on {name} refused partition {values} ({detail.get('ErrorCode')}: "
                 f"{detail.get('ErrorMessage')})",
@@ -173,11 +173,11 @@ def _change_partitions(
 
 
 def _groups(entries: Iterable[dict[str, Any]], size: int) -> Iterable[list[dict[str, Any]]]:
-    rest = iter(entries)
-    while group := list(itertools.islice(rest, size)):
+    remaining = iter(entries)
+    while group := list(itertools.islice(remaining, size)):
         yield group
 
 
 def _call(spec: ClientSpec, operation: str, name: TableName, members: dict[str, Any]) -> Any:
-    # The client repeats what fails for a moment.
+    # The client retries transient failures.
     return call(spec, operation, str(name), members, idempotent=False, service="glue")

@@ -1,7 +1,7 @@
-"""Repeat pages that AWS throttled or failed for a moment, until a lane has made no progress for too long.
+"""Retries of throttled and transiently failed pages, until a lane made no progress for too long.
 
-``error_codes`` tells which errors may pass. Control calls and reads of objects are repeated a few times, by
-``ddbio.retrying``. Writes are repeated by ``load/write_retries.py``, with the same back-off.
+``error_codes`` classifies errors. Control calls and reads of objects are retried a few times by ``ddbio.retrying``.
+Writes are retried by ``load/write_retries.py`` with the same back-off.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from ddbio.budget import Budget
     from ddbio.budget.pacing import ThrottleScope
 
-# The budget as a whole slows down too, and a stopped job should end soon.
+# The budget also slows down, and a stopped job should end soon.
 LONGEST_PAUSE_SECONDS = 5.0
 
 
 def backoff_seconds(attempt: int) -> float:
-    """Return how long a lane pauses before its next attempt: exponential back-off with full jitter."""
+    """Return the pause of a lane before its next attempt: exponential back-off with full jitter."""
     return full_jitter_seconds(attempt, random.random(), cap_seconds=LONGEST_PAUSE_SECONDS)
 
 
@@ -41,9 +41,9 @@ def throttled_too_long(what: str, brought: str, idle_seconds: float) -> Throttle
     Parameters
     ----------
     what
-        What the lane does, on which table.
+        Activity and table of the lane.
     brought
-        What a request that got through would have brought.
+        Result of a successful request.
     """
     return ThrottledError(
         f"{what} was throttled for {idle_seconds:.0f} s without {brought}: raise its capacity, lower the budget, or "
@@ -53,7 +53,7 @@ def throttled_too_long(what: str, brought: str, idle_seconds: float) -> Throttle
 
 
 def report_throttle(budget: Budget, error: ClientError | BotoCoreError) -> ThrottleScope:
-    """Let a budget know of a throttled request, and return the scope of the throttle."""
+    """Report a throttled request to a budget, and return the scope of the throttle."""
     reasons, code = throttling_reasons(error), error_code(error)
     scope = parse_throttle_reason(reasons, code)
     budget.throttled(scope, ", ".join(reasons) or code)
@@ -62,7 +62,7 @@ def report_throttle(budget: Budget, error: ClientError | BotoCoreError) -> Throt
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long a lane goes on without progress, the event that stops it, and the clock that both go by."""
+    """Maximum time of a lane without progress, the event that stops it, and the clock of both."""
 
     deadline_seconds: float
     stop: threading.Event
@@ -74,18 +74,18 @@ class RetryPolicy:
         Raises
         ------
         BudgetClosedError
-            If the job is being stopped.
+            If the job is stopping.
         """
         if self.stop.wait(backoff_seconds(attempt)):
             raise BudgetClosedError
 
     def check_read(self, error: ClientError | BotoCoreError, operation: str, table: str, idle_seconds: float) -> None:
-        """Raise unless a failed Scan or Query should be repeated.
+        """Raise unless a failed Scan or Query should be retried.
 
         Parameters
         ----------
         idle_seconds
-            How long the lane has had no page.
+            Time since the lane's last page.
 
         Raises
         ------
@@ -94,7 +94,7 @@ class RetryPolicy:
         EndpointError
             If the endpoint failed for longer than the deadline.
         DdbioError
-            If repeating cannot succeed.
+            If a retry cannot succeed.
         """
         where = f"table {table!r}"
         if is_throttled(error):

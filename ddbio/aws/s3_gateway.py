@@ -1,7 +1,7 @@
-"""Serve the objects of a store on this machine, for libraries that have an S3 client of their own.
+"""Local S3 gateway to the objects of a store, for libraries with their own S3 client.
 
-Such a client has no options for an expected bucket owner, tags or Object Lock, and keeps the credentials that it was
-given. Its requests come here, and go on through the client of the store, as all other requests of the job do.
+Such a client has no options for an expected bucket owner, tags or Object Lock, and does not refresh its credentials.
+The gateway forwards its requests to the client of the store, which all other requests of the job use.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ _BUCKET = "table"
 _TOKEN = re.compile(r"Credential=(\w+)/")
 _PART = re.compile(r"<PartNumber>\s*(\d+)\s*</PartNumber>")
 _KEY = re.compile(r"<Key>(.*?)</Key>", re.DOTALL)
-# What a client decides by: nothing there, somebody was faster. Everything else is an error of the job.
+# Responses that clients handle: a missing object, or a concurrent writer. All others are errors of the job.
 _ANSWERS = frozenset({304, 404, 409, 412, 416})
 _REFUSED = 400
 
 
 class S3Gateway:
-    """Answer the requests of a library by the client of a store; no path leads out of the store.
+    """S3 gateway that forwards the requests of a library to the client of a store. Paths cannot leave the store.
 
-    It listens on the loopback interface, and answers whoever signs with its random access key.
+    It listens on the loopback interface, and accepts requests that are signed with its random access key.
 
     Parameters
     ----------
     store
-        The objects that are served.
+        The store to serve.
 
     Attributes
     ----------
     uri
-        Where the library finds the objects of the store.
+        Location of the store's objects for the library.
     failure
-        The newest refusal of S3, which the library tells in words of its own.
+        The latest error of S3. The library reports it in other words.
     """
 
     uri = f"s3://{_BUCKET}"
@@ -67,7 +67,7 @@ class S3Gateway:
         self._port = _port(os.getpid())
 
     def connection_settings(self) -> dict[str, str]:
-        """Return credentials, region and endpoint under the names of the environment."""
+        """Return credentials, region and endpoint as environment variables."""
         return {
             "AWS_ACCESS_KEY_ID": self._token,
             "AWS_SECRET_ACCESS_KEY": self._token,
@@ -77,15 +77,15 @@ class S3Gateway:
             "AWS_ALLOW_HTTP": "true",
             "AWS_SKIP_SIGNATURE": "false",
             "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false",
-            # Without a proxy of its own, the library uses that of HTTP_PROXY, which cannot reach this process.
+            # Without an explicit proxy, the library uses that of HTTP_PROXY, which cannot reach this process.
             "PROXY_URL": endpoint,
             "PROXY_EXCLUDES": "127.0.0.1",
         }
 
     def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> _Answer:
-        """Return the answer to a request, whose headers are in lower case.
+        """Return the response to a request, whose headers are in lower case.
 
-        A refusal is kept, and answered so that nobody repeats what the client of the store has given up.
+        An error is kept, and its response prevents retries of the library: the client of the store has already retried.
         """
         parts = urlsplit(target)
         key, query = unquote(parts.path).partition(f"/{_BUCKET}")[2].lstrip("/"), dict(parse_qsl(parts.query, True))  # noqa: FBT003 - names without a value
@@ -98,7 +98,7 @@ class S3Gateway:
                 self.failure = to_ddbio_error(error, action=action, resource=f"{self._store.uri}/{key}")
                 status = _REFUSED
             return _Answer(status, _xml("Error", f"<Code>{escape(error_code(error) or 'Refused')}</Code>"))
-        except Exception as error:  # noqa: BLE001 - it is raised where the library was called
+        except Exception as error:  # noqa: BLE001 - raised where the library was called
             self.failure = error
             return _Answer(_REFUSED, _xml("Error", "<Code>Refused</Code>"))
 
@@ -108,74 +108,74 @@ class S3Gateway:
         if method in {"GET", "HEAD"}:
             return self._read(method, key, headers) if key else self._listed(query)
         if "delete" in query:
-            self._store.delete([unescape(each) for each in _KEY.findall(body.decode())])
+            self._store.delete([unescape(name) for name in _KEY.findall(body.decode())])
             return _Answer(200, _xml("DeleteResult", ""))
-        client, place, sums = self._store.at(key)
+        client, location, sums = self._store.at(key)
         if "uploads" in query:
-            upload_id = client.create_multipart_upload(**place, **sums)["UploadId"]
+            upload_id = client.create_multipart_upload(**location, **sums)["UploadId"]
             return _Answer(200, _xml("InitiateMultipartUploadResult", f"<UploadId>{escape(upload_id)}</UploadId>"))
         if "uploadId" in query:
             return self._upload(method, key, query, body)
         if method == "DELETE":
-            client.delete_object(**place)
+            client.delete_object(**location)
             return _Answer(204)
         guards = {name: headers[header] for name, header in _GUARDS.items() if header in headers}
-        found = client.put_object(**place, Body=body, **guards)
-        return _Answer(200, headers={"ETag": found["ETag"]})
+        response = client.put_object(**location, Body=body, **guards)
+        return _Answer(200, headers={"ETag": response["ETag"]})
 
     def _read(self, method: str, key: str, headers: Mapping[str, str]) -> _Answer:
-        client, place, _ = self._store.at(key)
+        client, location, _ = self._store.at(key)
         wanted = {"Range": headers["range"]} if "range" in headers else {}
         wanted |= {name: headers[header] for name, header in _GUARDS.items() if header in headers}
-        found = getattr(client, f"{method.lower()}_object")(**place, **wanted)
-        data = found["Body"].read() if method == "GET" else b""
+        response = getattr(client, f"{method.lower()}_object")(**location, **wanted)
+        data = response["Body"].read() if method == "GET" else b""
         shown = {
-            "ETag": found["ETag"],
-            "Last-Modified": format_datetime(found["LastModified"].astimezone(UTC), usegmt=True),
-            "Content-Length": str(found["ContentLength"]),
+            "ETag": response["ETag"],
+            "Last-Modified": format_datetime(response["LastModified"].astimezone(UTC), usegmt=True),
+            "Content-Length": str(response["ContentLength"]),
         }
-        if "ContentRange" in found:
-            return _Answer(206, data, shown | {"Content-Range": found["ContentRange"]})
+        if "ContentRange" in response:
+            return _Answer(206, data, shown | {"Content-Range": response["ContentRange"]})
         return _Answer(200, data, shown)
 
     def _listed(self, query: Mapping[str, str]) -> _Answer:
         client, bucket, start = self._store.listing()
         top = len(start)
         names = {"delimiter": "Delimiter", "continuation-token": "ContinuationToken", "max-keys": "MaxKeys"}
-        given: dict[str, Any] = {names[name]: query[name] for name in names if query.get(name)}
+        members: dict[str, Any] = {names[name]: query[name] for name in names if query.get(name)}
         if query.get("start-after"):
-            given["StartAfter"] = start + query["start-after"]
-        if "MaxKeys" in given:
-            given["MaxKeys"] = int(given["MaxKeys"])
-        found = client.list_objects_v2(Bucket=bucket, Prefix=start + query.get("prefix", ""), **given)
+            members["StartAfter"] = start + query["start-after"]
+        if "MaxKeys" in members:
+            members["MaxKeys"] = int(members["MaxKeys"])
+        response = client.list_objects_v2(Bucket=bucket, Prefix=start + query.get("prefix", ""), **members)
         inner = "".join(
-            f"<Contents><Key>{escape(each['Key'][top:])}</Key><LastModified>{each['LastModified']:%Y-%m-%dT%H:%M:%S.000Z}"
-            f"</LastModified><ETag>{escape(each['ETag'])}</ETag><Size>{each['Size']}</Size></Contents>"
-            for each in found.get("Contents", [])
+            f"<Contents><Key>{escape(entry['Key'][top:])}</Key><LastModified>{entry['LastModified']:%Y-%m-%dT%H:%M:%S.000Z}"
+            f"</LastModified><ETag>{escape(entry['ETag'])}</ETag><Size>{entry['Size']}</Size></Contents>"
+            for entry in response.get("Contents", [])
         )
-        for each in found.get("CommonPrefixes", []):
-            inner += f"<CommonPrefixes><Prefix>{escape(each['Prefix'][top:])}</Prefix></CommonPrefixes>"
-        if found.get("NextContinuationToken"):
-            inner += f"<NextContinuationToken>{escape(found['NextContinuationToken'])}</NextContinuationToken>"
+        for prefix in response.get("CommonPrefixes", []):
+            inner += f"<CommonPrefixes><Prefix>{escape(prefix['Prefix'][top:])}</Prefix></CommonPrefixes>"
+        if response.get("NextContinuationToken"):
+            inner += f"<NextContinuationToken>{escape(response['NextContinuationToken'])}</NextContinuationToken>"
         return _Answer(
-            200, _xml("ListBucketResult", f"<IsTruncated>{str(found['IsTruncated']).lower()}</IsTruncated>{inner}")
+            200, _xml("ListBucketResult", f"<IsTruncated>{str(response['IsTruncated']).lower()}</IsTruncated>{inner}")
         )
 
     def _upload(self, method: str, key: str, query: Mapping[str, str], body: bytes) -> _Answer:
-        (client, place, sums), upload_id = self._store.at(key), query["uploadId"]
+        (client, location, sums), upload_id = self._store.at(key), query["uploadId"]
         if method == "DELETE":
-            client.abort_multipart_upload(**place, UploadId=upload_id)
+            client.abort_multipart_upload(**location, UploadId=upload_id)
             return _Answer(204)
         if method == "PUT":
             number = int(query["partNumber"])
             members = {"PartNumber": number, "Body": body, **sums}
-            found = client.upload_part(**place, UploadId=upload_id, **members)
-            kept = {name: value for name, value in found.items() if name == "ETag" or name.startswith("Checksum")}
+            response = client.upload_part(**location, UploadId=upload_id, **members)
+            kept = {name: value for name, value in response.items() if name == "ETag" or name.startswith("Checksum")}
             self._parts[upload_id, number] = {"PartNumber": number, **kept}
-            return _Answer(200, headers={"ETag": found["ETag"]})
+            return _Answer(200, headers={"ETag": response["ETag"]})
         parts = [self._parts.pop((upload_id, int(number))) for number in _PART.findall(body.decode())]
-        found = client.complete_multipart_upload(**place, UploadId=upload_id, MultipartUpload={"Parts": parts})
-        return _Answer(200, _xml("CompleteMultipartUploadResult", f"<ETag>{escape(found['ETag'])}</ETag>"))
+        response = client.complete_multipart_upload(**location, UploadId=upload_id, MultipartUpload={"Parts": parts})
+        return _Answer(200, _xml("CompleteMultipartUploadResult", f"<ETag>{escape(response['ETag'])}</ETag>"))
 
 
 _GUARDS = {"IfMatch": "if-match", "IfNoneMatch": "if-none-match"}
@@ -193,7 +193,7 @@ class _Conversation(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_: Any) -> None:
-        """Log nothing: the client of the store does."""
+        """Log nothing, because the client of the store logs."""
 
     def handle_any(self) -> None:
         """Answer a request of a gateway's library."""
@@ -216,7 +216,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: Any) -> None:
-        """Pass over connections that clients have closed."""
+        """Ignore connections that clients have closed."""
 
 
 _PORTS: dict[int, int] = {}
@@ -234,7 +234,7 @@ def _port(process: int) -> int:
 
 
 def _action(method: str, query: Mapping[str, str], key: str) -> str:
-    """Return the permission that a request takes."""
+    """Return the permission that a request needs."""
     if method in {"GET", "HEAD"}:
         return "s3:GetObject" if key else "s3:ListBucket"
     if method == "DELETE":

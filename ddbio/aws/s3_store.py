@@ -1,6 +1,6 @@
-"""An object store on S3: objects are written by multipart uploads, which a job completes when all of it is written.
+"""Object store on S3. Objects are written by multipart uploads, which a job completes after its last write.
 
-botocore repeats failed requests (its standard mode); bodies that break off are continued here.
+botocore retries failed requests (standard mode). This module resumes interrupted bodies.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 PART_BYTES = 8 * 1024 * 1024
 # At most 5 GiB; smaller parts can be repeated sooner.
 COPY_BYTES = 1024**3
-# With the part that is being filled, a sink holds at most 32 MiB.
+# Including the part that is being filled, a sink uses at most 32 MiB.
 PARTS_IN_FLIGHT = 3
-# Several tasks of one process share a client, each with parts in flight.
+# Several tasks of a process share a client, each with parts in flight.
 _CONNECTIONS = 32
 # https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html
 _KEYS_PER_DELETE = 1000
 _CHUNK_BYTES = 1024 * 1024
-# How often in a row a body may break off without any progress.
+# Maximum number of consecutive interruptions of a body without progress.
 _MAX_BREAKS = 5
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/access-points-naming.html: their ARNs have a slash.
 _ACCESS_POINT = r"arn:[^:/]+:s3[\w-]*:[^:/]*:\d*:(?:outpost[:/][^:/]+[:/])?accesspoint[:/][^:/]+"
@@ -59,35 +59,35 @@ _MAX_KEY_BYTES = 1024
 
 
 def split_location(location: str) -> tuple[str, str]:
-    """Return bucket and prefix of ``s3://bucket/prefix``; the bucket may be an access point.
+    """Return bucket and prefix of ``s3://bucket/prefix``. The bucket may be an access point.
 
     Raises
     ------
     OptionError
-        If it names no bucket.
+        If there is no bucket name.
     """
-    found = _LOCATION.fullmatch(location)
-    if found is None:
+    match = _LOCATION.fullmatch(location)
+    if match is None:
         raise OptionError(f"target {location!r} is not an S3 location: write s3://bucket/prefix")
-    return found["bucket"], (found["prefix"] or "").strip("/")
+    return match["bucket"], (match["prefix"] or "").strip("/")
 
 
 class S3Store:
-    """The objects under one S3 prefix. Picklable: each process makes its own client.
+    """Objects under an S3 prefix. Picklable: each process creates its own client.
 
     Parameters
     ----------
     spec
-        Recipe of the S3 client.
+        Description of the S3 client.
     target
-        ``s3://bucket`` or ``s3://bucket/prefix``. The bucket may be an access point, by its alias or its ARN.
+        ``s3://bucket`` or ``s3://bucket/prefix``. The bucket may be the alias or the ARN of an access point.
 
     Raises
     ------
     OptionError
-        If the target names no bucket.
+        If the target has no bucket name.
     TargetError
-        By all methods, if a path is none within the prefix.
+        Raised by all methods if a path is outside the prefix.
     """
 
     def __init__(self, spec: ClientSpec, target: str) -> None:
@@ -96,11 +96,11 @@ class S3Store:
 
     @property
     def uri(self) -> str:
-        """The target without a slash at its end."""
+        """The target without a trailing slash."""
         return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
 
     def above(self) -> tuple[S3Store, str] | None:
-        """Return the prefix above, and the name of this one in it; None if this is a whole bucket."""
+        """Return the parent prefix, and the name of this one in it; None if this is an entire bucket."""
         if not self._prefix:
             return None
         prefix, _, name = self._prefix.rpartition("/")
@@ -108,35 +108,35 @@ class S3Store:
 
     @property
     def hazard(self) -> str | None:
-        """What would be deleted with the target that is more than the target, or None."""
+        """Description of the objects that would be deleted in addition to the target, or None."""
         return None if self._prefix else "the whole bucket"
 
     @property
     def expected_owner(self) -> str | None:
-        """The account that has to own the bucket, if one is named."""
+        """The account that must own the bucket, or None."""
         return dict(self._spec.members).get("ExpectedBucketOwner")
 
     def at(self, path: str) -> tuple[Any, dict[str, str], dict[str, str]]:
-        """Return the client, the bucket and key of a path, and what uploads say of their checksums."""
+        """Return the client, the bucket and key of a path, and the checksum members of uploads."""
         client = self._client
-        return client, self._place(path), checksum_members(client, dict(self._spec.members).get("ChecksumAlgorithm"))
+        return client, self._location(path), checksum_members(client, dict(self._spec.members).get("ChecksumAlgorithm"))
 
     def listing(self) -> tuple[Any, str, str]:
-        """Return the client, the bucket and what all keys begin with."""
+        """Return the client, the bucket and the common prefix of all keys."""
         return self._client, self._bucket, self._start
 
     def create(self, path: str) -> MultipartSink:
-        """Return a sink over a new multipart upload."""
+        """Return a sink for a new multipart upload."""
         with self._translated("s3:PutObject", path):
             return MultipartSink(*self.at(path), path)
 
     def stage_copy(self, source: object, entry: StoredObject, path: str, rows: int) -> StagedFile | None:
-        """Stage a copy that S3 makes; None if the object is not on S3, or is empty.
+        """Stage a server-side copy in S3. Return None if the source is not on S3, or is empty.
 
         Raises
         ------
         NotFoundError
-            If the object is gone or was replaced.
+            If the source object was deleted or replaced.
 
         References
         ----------
@@ -144,34 +144,34 @@ class S3Store:
         """
         if not isinstance(source, S3Store) or not entry.size_bytes:
             return None
-        place, origin = self._place(path), source._place(entry.path, is_listed=True)  # noqa: SLF001 - its own class
+        location, origin = self._location(path), source._location(entry.path, is_listed=True)  # noqa: SLF001 - same class
         guard: dict[str, Any] = {"CopySource": origin}
-        given = {"CopySourceIfMatch": entry.version, "ExpectedSourceBucketOwner": source.expected_owner}
-        guard |= {name: value for name, value in given.items() if value}
+        members = {"CopySourceIfMatch": entry.version, "ExpectedSourceBucketOwner": source.expected_owner}
+        guard |= {name: value for name, value in members.items() if value}
         with self._translated("s3:PutObject", path):
-            upload_id = self._client.create_multipart_upload(**place)["UploadId"]
+            upload_id = self._client.create_multipart_upload(**location)["UploadId"]
             try:
                 parts = []
                 for number, start in enumerate(range(0, entry.size_bytes, COPY_BYTES), 1):
                     part = {"PartNumber": number, "UploadId": upload_id, **guard}
                     last = min(start + COPY_BYTES, entry.size_bytes) - 1
                     part["CopySourceRange"] = f"bytes={start}-{last}"
-                    copied = self._client.upload_part_copy(**place, **part)["CopyPartResult"]
+                    copied = self._client.upload_part_copy(**location, **part)["CopyPartResult"]
                     parts.append({"PartNumber": number, "ETag": copied["ETag"]})
             except BaseException as error:
-                abort_upload(self._client, place, upload_id)
+                abort_upload(self._client, location, upload_id)
                 if isinstance(error, ClientError) and error_code(error) in {"NoSuchKey", "PreconditionFailed"}:
                     raise NotFoundError(f"{_uri(origin)} is gone or was replaced: run the job again") from error
                 raise
         return StagedFile(path, entry.size_bytes, rows, {"upload_id": upload_id, "parts": parts})
 
     def complete(self, staged: StagedFile) -> None:
-        """Complete the upload; succeed as well if an earlier call did.
+        """Complete an upload. An upload that an earlier call completed is no error.
 
         Raises
         ------
         NotFoundError
-            If the upload is gone and no object of its parts is there.
+            If the upload does not exist, nor an object of its parts.
 
         References
         ----------
@@ -181,24 +181,24 @@ class S3Store:
         upload = {"UploadId": staged.token.get("upload_id", ""), "MultipartUpload": parts}
         with self._translated("s3:PutObject", staged.path):
             try:
-                self._client.complete_multipart_upload(**self._place(staged.path), **upload)
+                self._client.complete_multipart_upload(**self._location(staged.path), **upload)
             except (BotoCoreError, ClientError) as error:
-                # The response may be lost, or an earlier attempt succeeded: the object shows it.
-                if self._is_there(staged):
+                # The response may be lost, or an earlier attempt succeeded: check the object.
+                if self._is_complete(staged):
                     return
                 if error_code(error) == "NoSuchUpload":
                     raise NotFoundError(
-                        f"the upload of {_uri(self._place(staged.path))} is gone: run the job again"
+                        f"the upload of {_uri(self._location(staged.path))} is gone: run the job again"
                     ) from error
                 raise
 
     def abort(self, job_id: str) -> None:
-        """Abort every multipart upload of a job under the target; object names hold the job id."""
-        for upload in [each for each in self._uploads() if job_of(each["Key"]) == job_id]:
+        """Abort all multipart uploads of a job under the target. Object names contain the job id."""
+        for upload in [upload for upload in self._uploads() if job_of(upload["Key"]) == job_id]:
             abort_upload(self._client, {"Bucket": self._bucket, "Key": upload["Key"]}, upload["UploadId"])
 
     def staged_jobs(self) -> set[str]:
-        """Return the ids of the jobs that have uploads under the target."""
+        """Return the ids of the jobs with uploads under the target."""
         return {job_of(upload["Key"]) for upload in self._uploads()} - {""}
 
     def _uploads(self) -> Iterator[dict[str, Any]]:
@@ -208,35 +208,35 @@ class S3Store:
                 yield from page.get("Uploads", [])
 
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield the objects whose path starts with ``prefix``, a page at a time, without folder markers."""
+        """Yield the objects whose path starts with ``prefix``, page by page, without folder markers."""
         start = self._start
         pages = self._client.get_paginator("list_objects_v2")
         with self._translated("s3:ListBucket", prefix):
             for page in pages.paginate(Bucket=self._bucket, Prefix=start + prefix):
                 for entry in page.get("Contents", []):
-                    # The console shows folders by empty objects of such names.
+                    # The console represents folders as empty objects with such names.
                     if not (entry["Key"].endswith("/") and not entry["Size"]):
                         path, written = entry["Key"].removeprefix(start), entry["LastModified"].timestamp()
                         yield StoredObject(path, entry["Size"], entry["ETag"], written)
 
     def read(self, path: str) -> bytes:
-        """Return an object's bytes; a body that breaks off, or has another checksum than S3 says, is requested again.
+        """Return an object's bytes. An interrupted body, or one with a wrong checksum, is requested again.
 
         Raises
         ------
         NotFoundError
-            If there is no such object.
+            If the object does not exist.
         """
         with self._translated("s3:GetObject", path):
             return retrying(lambda: b"".join(self._chunks(path)), on=_is_other, attempts=_MAX_BREAKS, base_seconds=0)
 
     def read_chunks(self, path: str) -> Iterator[bytes]:
-        """Yield an object's bytes in chunks of a megabyte; a body that breaks off is requested again from there.
+        """Yield an object's bytes in chunks of 1 MiB. An interrupted body is resumed at its offset.
 
         Raises
         ------
         NotFoundError
-            If there is no such object.
+            If the object does not exist.
 
         References
         ----------
@@ -246,8 +246,8 @@ class S3Store:
             yield from self._chunks(path)
 
     def _chunks(self, path: str) -> Iterator[bytes]:
-        place = self._place(path, is_listed=True)
-        response = self._client.get_object(**place)
+        location = self._location(path, is_listed=True)
+        response = self._client.get_object(**location)
         done_bytes, size_bytes, breaks = 0, response["ContentLength"], 0
         while True:
             try:
@@ -255,7 +255,7 @@ class S3Store:
                     done_bytes, breaks = done_bytes + len(chunk), 0
                     yield chunk
             except FlexibleChecksumError:
-                # Of the whole object, whose bytes are given away.
+                # The checksum covers the entire object, whose bytes were already yielded.
                 raise
             except BotoCoreError:
                 breaks += 1
@@ -263,19 +263,19 @@ class S3Store:
                     raise
             if done_bytes >= size_bytes:
                 return
-            # The same object, or none.
-            rest = {"Range": f"bytes={done_bytes}-", "IfMatch": response["ETag"]}
-            response = self._client.get_object(**place, **rest)
+            # The same version of the object, or an error.
+            remaining = {"Range": f"bytes={done_bytes}-", "IfMatch": response["ETag"]}
+            response = self._client.get_object(**location, **remaining)
 
     def read_range(self, entry: StoredObject, start: int, length: int) -> bytes:
-        """Return a range of an object's bytes, as it was when it was listed; a body that breaks off is requested again.
+        """Return a range of an object's bytes in its listed version. An interrupted body is requested again.
 
         Raises
         ------
         NotFoundError
-            If there is no such object any more.
+            If the object no longer exists.
         """
-        wanted = {**self._place(entry.path, is_listed=True), "Range": f"bytes={start}-{start + length - 1}"}
+        wanted = {**self._location(entry.path, is_listed=True), "Range": f"bytes={start}-{start + length - 1}"}
         if entry.version:
             wanted["IfMatch"] = entry.version
 
@@ -286,12 +286,12 @@ class S3Store:
             return retrying(read, on=_is_broken, attempts=_MAX_BREAKS, base_seconds=0)
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a small object whole, over an older one if there is one."""
+        """Write a small object with one request, replacing an existing one."""
         with self._translated("s3:PutObject", path):
-            self._client.put_object(**self._place(path), Body=data)
+            self._client.put_object(**self._location(path), Body=data)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Write a small object whole and return True, or return False if one is there.
+        """Write a small object with one request and return True, or return False if it exists.
 
         References
         ----------
@@ -299,9 +299,9 @@ class S3Store:
         """
         with self._translated("s3:PutObject", path):
             try:
-                self._client.put_object(**self._place(path), Body=data, IfNoneMatch="*")
+                self._client.put_object(**self._location(path), Body=data, IfNoneMatch="*")
             except ClientError as error:
-                # A conflict means that another writer was at work: it may have failed all the same.
+                # A conflict means that another writer was active, which may have failed.
                 if error_code(error) == "ConditionalRequestConflict" and self._head(path) is None:
                     raise
                 if error_code(error) not in {"PreconditionFailed", "ConditionalRequestConflict"}:
@@ -310,7 +310,7 @@ class S3Store:
         return True
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete objects; those that do not exist are ignored."""
+        """Delete objects. Missing ones are ignored."""
         keys = iter([{"Key": self._key(path, is_listed=True)} for path in paths])
         while some := list(itertools.islice(keys, _KEYS_PER_DELETE)):
             with self._translated("s3:DeleteObject", ""):
@@ -324,51 +324,51 @@ class S3Store:
 
     @property
     def _start(self) -> str:
-        """What all keys begin with."""
+        """Common prefix of all keys."""
         return f"{self._prefix}/" if self._prefix else ""
 
     def _key(self, path: str, *, is_listed: bool = False) -> str:
-        """Return the key of a path: the one way in which keys of this store are made.
+        """Return the key of a path. All keys of this store are created here.
 
         Parameters
         ----------
         is_listed
-            Whether the object may be one that another program made, with empty parts or parts ``.`` in its key.
+            Whether the object may come from another program, with empty segments or segments ``.`` in its key.
 
         Raises
         ------
         TargetError
-            If it is no key within the prefix, or too long for one.
+            If it is no key within the prefix, or too long.
         """
         key = f"{self._start}{contained(path, self.uri, is_key=is_listed)}"
         if len(key.encode("utf-8", "surrogateescape")) > _MAX_KEY_BYTES:
             raise outside(path, self.uri)
         return key
 
-    def _place(self, path: str, *, is_listed: bool = False) -> dict[str, str]:
+    def _location(self, path: str, *, is_listed: bool = False) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": self._key(path, is_listed=is_listed)}
 
-    def _is_there(self, staged: StagedFile) -> bool:
-        """Return whether the object is the one that the staged parts make."""
-        found = self._head(staged.path)
-        if found is None or found["ContentLength"] != staged.size_bytes:
+    def _is_complete(self, staged: StagedFile) -> bool:
+        """Return whether the object consists of the staged parts."""
+        head = self._head(staged.path)
+        if head is None or head["ContentLength"] != staged.size_bytes:
             return False
         tags = [part["ETag"].strip('"') for part in staged.token.get("parts", [])]
-        # A tag is the MD5 of the bytes only if S3 encrypts with its own keys.
+        # An ETag is the MD5 of the bytes only if S3 encrypts with its own keys.
         # https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html
-        if found.get("ServerSideEncryption", "AES256") != "AES256" or not all(map(_MD5.fullmatch, tags)):
+        if head.get("ServerSideEncryption", "AES256") != "AES256" or not all(map(_MD5.fullmatch, tags)):
             return True
-        whole = hashlib.md5(bytes.fromhex("".join(tags)), usedforsecurity=False).hexdigest()
-        return bool(found["ETag"].strip('"') == f"{whole}-{len(tags)}")
+        digest = hashlib.md5(bytes.fromhex("".join(tags)), usedforsecurity=False).hexdigest()
+        return bool(head["ETag"].strip('"') == f"{digest}-{len(tags)}")
 
     def _head(self, path: str) -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = self._client.head_object(**self._place(path))
+            response: dict[str, Any] = self._client.head_object(**self._location(path))
         except ClientError as error:
             if error_code(error) != "404":
                 raise
             return None
-        return found
+        return response
 
     @contextlib.contextmanager
     def _translated(self, action: str, path: str) -> Iterator[None]:
@@ -381,18 +381,18 @@ class S3Store:
 
 
 class MultipartSink:
-    """Upload one object's bytes in parts while they are written; a failed part raises at a later write or at the end.
+    """Multipart upload of an object while it is written. A failed part raises at a later write or at the end.
 
     Parameters
     ----------
     client
-        An S3 client, which retries what can be retried.
-    place
-        Bucket and key under which the object will appear.
+        An S3 client with retries.
+    location
+        Bucket and key of the object.
     checksum
-        What the upload and its parts say of their checksums; see ``checksum_members``.
+        Checksum members of the upload and its parts; see ``checksum_members``.
     path
-        The same place, relative to the target.
+        Path of the object, relative to the target.
 
     Raises
     ------
@@ -400,21 +400,21 @@ class MultipartSink:
         If no upload can be created.
     """
 
-    def __init__(self, client: Any, place: dict[str, str], checksum: dict[str, str], path: str) -> None:
+    def __init__(self, client: Any, location: dict[str, str], checksum: dict[str, str], path: str) -> None:
         self.closed = False
-        self._client, self._place, self._path = client, place, path
+        self._client, self._location, self._path = client, location, path
         self._checksum, self._algorithm = checksum, checksum.get("ChecksumAlgorithm")
         self._buffer = bytearray()
         self._size_bytes = 0
         self._parts: list[dict[str, Any]] = []
         self._pending: deque[Future[dict[str, Any]]] = deque()
-        # S3 keeps this one only of whole objects.
+        # S3 stores this checksum only for entire objects.
         kind = {"ChecksumType": "FULL_OBJECT"} if self._algorithm == "CRC64NVME" else {}
-        self._upload_id = client.create_multipart_upload(**place, **self._checksum, **kind)["UploadId"]
+        self._upload_id = client.create_multipart_upload(**location, **self._checksum, **kind)["UploadId"]
         self._pool = ThreadPoolExecutor(PARTS_IN_FLIGHT, thread_name_prefix="ddbio-upload")
 
     def write(self, data: Buffer, /) -> int:
-        """Take all of the bytes; return their number."""
+        """Write all bytes and return their number."""
         view = memoryview(data).cast("B")
         if self.closed:
             return view.nbytes
@@ -429,8 +429,8 @@ class MultipartSink:
         return taken
 
     def finish(self, rows: int) -> StagedFile:
-        """Return what completes the object, when all parts are uploaded."""
-        # S3 completes no upload without a part: an empty object has an empty one.
+        """Return the staged file after all parts are uploaded."""
+        # S3 completes no upload without parts: an empty object has an empty part.
         if self._buffer or not self._size_bytes:
             self._send()
         while self._pending:
@@ -439,9 +439,9 @@ class MultipartSink:
         return StagedFile(self._path, self._size_bytes, rows, {"upload_id": self._upload_id, "parts": self._parts})
 
     def abort(self) -> None:
-        """Abort the upload; later writes are discarded."""
+        """Abort the upload. Later writes are discarded."""
         self._stop()
-        abort_upload(self._client, self._place, self._upload_id)
+        abort_upload(self._client, self._location, self._upload_id)
 
     def _stop(self) -> None:
         self.closed = True
@@ -455,57 +455,57 @@ class MultipartSink:
         self._buffer = bytearray()
 
     def _upload(self, number: int, body: bytes) -> dict[str, Any]:
-        request = {**self._place, "UploadId": self._upload_id, "PartNumber": number, "Body": body, **self._checksum}
+        request = {**self._location, "UploadId": self._upload_id, "PartNumber": number, "Body": body, **self._checksum}
         if self._algorithm == "CRC32":
-            # In a quarter of botocore's time.
+            # A quarter of botocore's time.
             request["ChecksumCRC32"] = b64encode(isal_zlib.crc32(body).to_bytes(4, "big")).decode()
         try:
             response = self._client.upload_part(**request)
         except (BotoCoreError, ClientError) as error:
-            raise to_ddbio_error(error, action="s3:PutObject", resource=_uri(self._place)) from error
+            raise to_ddbio_error(error, action="s3:PutObject", resource=_uri(self._location)) from error
         part = {"PartNumber": number, "ETag": response["ETag"]}
         name = f"Checksum{self._algorithm}"
         return part | ({name: response[name]} if name in response else {})
 
 
 def checksum_members(client: Any, algorithm: str | None) -> dict[str, str]:
-    """Return what an upload and its parts say of their checksums: CRC32 if none is given."""
-    # A checksum of each part, repeated at completion, verifies the object end to end. Some S3-compatible stores
-    # support none; botocore has this setting for them.
+    """Return the checksum members of an upload and its parts: CRC32 by default."""
+    # A checksum of each part, repeated at completion, verifies the object end to end. Some S3-compatible stores do not
+    # support checksums. botocore has this setting for them.
     # https://docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity-upload.html
     wanted = client.meta.config.request_checksum_calculation == "when_supported"
     algorithm = algorithm or ("CRC32" if wanted else None)
     return {"ChecksumAlgorithm": algorithm} if algorithm else {}
 
 
-def abort_upload(client: Any, place: dict[str, str], upload_id: str) -> None:
-    """Abort a multipart upload; ignore one that is gone."""
+def abort_upload(client: Any, location: dict[str, str], upload_id: str) -> None:
+    """Abort a multipart upload. Ignore one that no longer exists."""
     try:
-        client.abort_multipart_upload(**place, UploadId=upload_id)
+        client.abort_multipart_upload(**location, UploadId=upload_id)
     except (BotoCoreError, ClientError) as error:
         if error_code(error) != "NoSuchUpload":
-            raise to_ddbio_error(error, action="s3:AbortMultipartUpload", resource=_uri(place)) from error
+            raise to_ddbio_error(error, action="s3:AbortMultipartUpload", resource=_uri(location)) from error
 
 
 def _body(response: dict[str, Any], chunk_bytes: int | None = _CHUNK_BYTES) -> Iterator[bytes]:
-    """Yield the body of a response in chunks, or whole; whatever breaks it off is an error of botocore."""
+    """Yield the body of a response in chunks, or entirely. Any interruption is raised as an error of botocore."""
     with contextlib.closing(response["Body"]) as body:
         try:
             yield from body.iter_chunks(chunk_bytes) if chunk_bytes else (body.read(),)
         except (HTTPError, OSError, IncompleteReadError) as error:
-            # Botocore has errors of its own for some of them.
+            # botocore has specific errors for some of them.
             raise ResponseStreamingError(error=error) from error
 
 
 def _is_other(error: Exception) -> bool:
-    """Return whether an object was replaced while it was read, or came with another checksum."""
+    """Return whether an object was replaced during the read, or has a wrong checksum."""
     return isinstance(error, FlexibleChecksumError) or error_code(error) == "PreconditionFailed"
 
 
 def _is_broken(error: Exception) -> bool:
-    """Return whether a connection or a body broke off; botocore itself repeats what S3 responds to with an error."""
+    """Return whether a connection or body was interrupted. botocore itself retries error responses of S3."""
     return isinstance(error, BotoCoreError)
 
 
-def _uri(place: dict[str, str]) -> str:
-    return f"s3://{place['Bucket']}/{place['Key']}"
+def _uri(location: dict[str, str]) -> str:
+    return f"s3://{location['Bucket']}/{location['Key']}"

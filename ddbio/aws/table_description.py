@@ -1,4 +1,4 @@
-"""Describe a table, its indexes and its point-in-time recovery, as plans need to know them."""
+"""Descriptions of a table, its indexes and its point-in-time recovery."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def region_of(arn: str) -> str | None:
-    """Return the region that an ARN names, or None."""
+    """Return the region in an ARN, or None."""
     parts = arn.split(":")
     return parts[3] if len(parts) > 3 and parts[3] else None  # noqa: PLR2004 - arn:partition:service:region:…
 
 
 @dataclass(frozen=True)
 class IndexKey:
-    """Say what an attribute of an index's key must be in the items that have it."""
+    """Required type and maximum size of an index key attribute in items that have it."""
 
     name: str
     tag: str
@@ -30,7 +30,7 @@ class IndexKey:
 
 @dataclass(frozen=True)
 class IndexDescription:
-    """Describe one secondary index."""
+    """Description of a secondary index."""
 
     name: str
     is_global: bool
@@ -41,7 +41,7 @@ class IndexDescription:
     keys: tuple[IndexKey, ...] = ()
     wcu: float | None = None
     projected: tuple[str, ...] | None = None
-    """Attributes it holds besides the keys, or None for all."""
+    """Projected attributes in addition to the keys, or None for all."""
     partition_key_count: int = 1
     """The number of ``key_names`` that are the partition key; the others are the sort key."""
     warm_rcu: float | None = None
@@ -55,9 +55,9 @@ class IndexDescription:
 
 @dataclass(frozen=True)
 class TableDescription(Result):
-    """Describe a table by what DescribeTable returns.
+    """Description of a table by DescribeTable.
 
-    ``item_count`` and ``size_bytes`` are the service's own, refreshed about every six hours: 0 can mean unknown.
+    ``item_count`` and ``size_bytes`` are those of the service, refreshed about every six hours: 0 can mean unknown.
     ``rcu`` and ``wcu`` are the provisioned rates, or the on-demand maxima if they are set, else None.
     """
 
@@ -75,43 +75,41 @@ class TableDescription(Result):
     warm_wcu: float | None = None
     """Write units per second of the table's warm throughput, or None."""
     warm_rcu: float | None = None
-    """Read units per second likewise."""
+    """Read units per second of the table's warm throughput, or None."""
     idle_seconds: float = 0.0
-    """How long unused capacity can have been saved up: since the table was created; 0 if that is unknown."""
+    """Time over which unused capacity may have accumulated: since the table was created; 0 if unknown."""
     infrequent_access: bool = False
-    """Whether its class is Standard-Infrequent Access, which has prices of its own."""
+    """Whether the table class is Standard-Infrequent Access, which has different prices."""
 
     @property
     def region(self) -> str | None:
-        """Return the region that the ARN names, or None."""
+        """Return the region in the ARN, or None."""
         return region_of(self.arn)
 
     def index(self, name: str) -> IndexDescription | None:
-        """Return the index of that name, or None."""
+        """Return the index with that name, or None."""
         return next((index for index in self.indexes if index.name == name), None)
 
 
 @dataclass(frozen=True)
 class RecoveryDescription:
-    """Say whether a table has point-in-time recovery, and between which times it can be recovered."""
+    """Point-in-time recovery of a table: whether it is enabled, and its recovery window."""
 
     is_on: bool
     earliest: datetime | None
     latest: datetime | None
 
     def check(self, name: str, at: datetime) -> None:
-        """Refuse a time that the table cannot be recovered to.
+        """Raise if the table cannot be recovered to a time.
 
         Raises
         ------
         OptionError
-            Naming the option that holds it.
+            With the name of the option.
         """
         if not self.is_on or self.earliest is None or self.latest is None:
-            raise OptionError(
-                f"{name} is {at.isoformat()}, but recovery that is turned on only now reaches nothing before"
-            )
-        # The service itself compares whole seconds.
+            raise OptionError(f"{name} is {at.isoformat()}, but point-in-time recovery is being enabled only now")
+        # The service also compares whole seconds.
         if not self.earliest.replace(microsecond=0) <= at <= self.latest:
             span = f"{self.earliest.isoformat()} to {self.latest.isoformat()}"
             raise OptionError(f"{name} is {at.isoformat()}, but the table can be recovered from {span}")

@@ -1,6 +1,6 @@
-"""Send reads and writes to DynamoDB: over signed connections of our own, or through botocore if only it can.
+"""Transport of reads and writes to DynamoDB: ddbio's signed connections, or botocore where only botocore works.
 
-Endpoints, credentials and error shapes are botocore's in both cases. Callers retry; this module repeats a request only
+Endpoints, credentials and error shapes are botocore's in both cases. Callers retry. This module repeats a request only
 if an idle connection was closed, this machine's clock is wrong, or the endpoint reports an expired token.
 
 ``DDBIO_TRANSPORT`` set to ``light`` or ``botocore`` forces one of the two. Otherwise the light one is used unless a
@@ -55,19 +55,19 @@ _OK, _INTERNAL_ERROR = 200, 500
 
 
 class _Request(NamedTuple):
-    """What of this thread's request is not botocore's own."""
+    """Differences of this thread's request from botocore's."""
 
     accept_encoding: AcceptEncoding = "identity"
     body: bytes | None = None
     encoding: str = ""
 
 
-# The client has other users, whose requests must stay untouched.
+# The client has other users, whose requests must not change.
 _current: ContextVar[_Request | None] = ContextVar("current", default=None)
 
 
 class BotocoreTransport:
-    """Use botocore's credentials, signing and connection pool. Safe for threads."""
+    """Transport with botocore's credentials, signing and connection pool. Thread-safe."""
 
     def __init__(
         self, spec: ClientSpec, lanes: int, accept_encoding: AcceptEncoding = "identity", api: Api = DYNAMODB
@@ -85,7 +85,7 @@ class BotocoreTransport:
 
     @property
     def endpoint_url(self) -> str:
-        """Return where the requests go."""
+        """Return the endpoint of requests."""
         return str(self._client.meta.endpoint_url)
 
     def read(self, operation: str, parameters: Mapping[str, Any]) -> Page:
@@ -102,7 +102,7 @@ class BotocoreTransport:
         return _PendingFuture(self._threads.submit(self._write, operation, table, body, encoding))
 
     def close(self) -> None:
-        """End the threads; the client belongs to the process."""
+        """End the threads. The client stays open, because the process shares it."""
         self._threads.shutdown()
 
     def _write(self, operation: str, table: str, body: bytes, encoding: str) -> bytes:
@@ -115,7 +115,7 @@ class BotocoreTransport:
 
 
 class _PendingFuture:
-    """A future as a ``PendingResponse``: its socket becomes readable when the future is done."""
+    """Future as a ``PendingResponse``. Its socket becomes readable when the future is done."""
 
     expires_at = math.inf
 
@@ -139,11 +139,11 @@ class _PendingFuture:
 
 
 def _for_botocore(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    # botocore encodes binary values itself: given base64 text it would encode it twice.
+    # botocore encodes binary values itself: it would encode base64 text twice.
     with_values = ("ExclusiveStartKey", "ExpressionAttributeValues")
     return {
-        name: {each: _for_botocore_value(value) for each, value in given.items()} if name in with_values else given
-        for name, given in parameters.items()
+        name: {key: _for_botocore_value(value) for key, value in member.items()} if name in with_values else member
+        for name, member in parameters.items()
     }
 
 
@@ -171,11 +171,11 @@ def _take_body(response_dict: dict[str, Any], customized_response_dict: dict[str
         return
     body, headers = response_dict["body"], response_dict["headers"]
     if response_dict["status_code"] != _OK:
-        # botocore itself reads errors, and decompresses nothing.
+        # botocore itself parses errors, and decompresses nothing.
         response_dict["body"] = decompress_body(body, headers)
         return
     if not body:
-        # A response cut inside its head reaches us as one without a length.
+        # A response that is cut within its head arrives here without a length.
         raise TruncatedBodyError(found=0, stated=headers.get("content-length"), error="empty")
     verify_body(body, headers)
     customized_response_dict[_RAW] = decompress_body(body, headers)
@@ -183,8 +183,8 @@ def _take_body(response_dict: dict[str, Any], customized_response_dict: dict[str
 
 
 _log = logging.getLogger("ddbio.transport")
-# So many compressed requests in a row that were answered with 500 end the compression.
-_MOST_FAILURES = 3
+# Compression ends after this number of consecutive compressed requests with a response of 500.
+_MAX_FAILURES = 3
 
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html: 5 minutes; less is no skew.
 _SKEW_SECONDS = 60.0
@@ -194,19 +194,19 @@ _SKEW_WORDS = ("Signature expired", "Signature not yet current")
 
 
 class BodySender(Protocol):
-    """Send requests whose bodies are made elsewhere, any number at the same time."""
+    """Sender of prepared request bodies, any number at the same time."""
 
     @property
     def endpoint_url(self) -> str:
-        """Return where the requests go."""
+        """Return the endpoint of requests."""
 
     def begin(self, operation: str, table: str, body: bytes, encoding: str = "") -> PendingResponse:
-        """Send a body to an operation on a table; its response is read later.
+        """Send a body to an operation on a table. Its response is read later.
 
         Parameters
         ----------
         encoding
-            How the body is compressed; empty if it is not.
+            Content encoding of the body; empty if it is not compressed.
 
         Raises
         ------
@@ -215,38 +215,38 @@ class BodySender(Protocol):
         """
 
     def close(self) -> None:
-        """Close what only this sender uses."""
+        """Close the resources that only this sender uses."""
 
 
 class PageSource(BodySender, Protocol):
-    """Fetch pages of Scan and Query, for any number of threads; send a BatchGetItem as any sender of bodies does."""
+    """Source of pages of Scan and Query, for any number of threads. It also sends BatchGetItem bodies."""
 
     def read(self, operation: str, parameters: Mapping[str, Any]) -> Page:
-        """Return one page; its items are the bytes that were received.
+        """Return one page. Its items are the received bytes.
 
         Parameters
         ----------
         operation
             ``Scan`` or ``Query``.
         parameters
-            Those of the API; ``ExclusiveStartKey`` is given as a page's ``last_evaluated_key``.
+            Parameters of the API. ``ExclusiveStartKey`` is a page's ``last_evaluated_key``.
 
         Raises
         ------
         botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError
-            As botocore raises them: the caller's retry policy tells them apart.
+            As botocore raises them: the caller's retry policy distinguishes them.
         DecodeError
             If a verified body is not a page.
         """
 
 
 def open_page_source(spec: ClientSpec, lanes: int, *, accept_encoding: AcceptEncoding = "identity") -> PageSource:
-    """Return the fastest source of pages that honours everything that is configured.
+    """Return the fastest source of pages that supports the configuration.
 
     Parameters
     ----------
     lanes
-        How many threads will use it at once.
+        Number of concurrent threads.
     accept_encoding
         ``gzip`` asks the service for compressed responses: fewer bytes for more CPU.
 
@@ -259,14 +259,14 @@ def open_page_source(spec: ClientSpec, lanes: int, *, accept_encoding: AcceptEnc
 
 
 def open_body_sender(spec: ClientSpec, lanes: int, *, compresses: bool = False, api: Api = DYNAMODB) -> BodySender:
-    """Return the fastest sender of writes, or of another service's requests, that honours what is configured.
+    """Return the fastest sender of writes, or of requests to another service, that supports the configuration.
 
     Parameters
     ----------
     lanes
-        How many requests will be in flight at once.
+        Number of requests in flight.
     compresses
-        Whether large bodies are sent compressed, as long as the endpoint takes that.
+        Whether large bodies are compressed, as long as the endpoint accepts that.
     api
         The service and its operations.
 
@@ -296,15 +296,15 @@ def _open_light(
 
 
 class LightTransport:
-    """Send requests over keep-alive connections of its own, one for each request in flight. Safe for threads.
+    """Transport over keep-alive connections, one per request in flight. Thread-safe.
 
     Attributes
     ----------
     clock_offset_seconds
-        How far the service's clock is ahead of this machine's, as far as that is known.
+        Known seconds by which the service's clock is ahead of this machine's.
     date_offset_seconds
-        How far the date of the first response was ahead of this machine's clock; None before that. Dates are whole
-        seconds: the service's clock may have been up to one second further.
+        Seconds by which the date of the first response was ahead of this machine's clock; None before it. Dates are
+        whole seconds: the service's clock may have been up to one second later.
     """
 
     def __init__(
@@ -320,7 +320,7 @@ class LightTransport:
 
     @property
     def endpoint_url(self) -> str:
-        """Return where the requests go."""
+        """Return the endpoint of requests."""
         return str(self._client.meta.endpoint_url)
 
     def read(self, operation: str, parameters: Mapping[str, Any]) -> Page:
@@ -332,12 +332,12 @@ class LightTransport:
         return _LightResponse(self, operation, table, body, encoding)
 
     def open_events(self, operation: str, resource: str, body: bytes) -> EventStream:
-        """Send a request over a connection of its own, whose response is events that come when they come.
+        """Send a request whose response is an event stream, over a separate connection.
 
         Parameters
         ----------
         resource
-            The ARN on which the endpoint may depend.
+            The ARN that may determine the endpoint.
         """
         route = self.routes.find(operation, resource)
         head = route.head(body, time.time() + self.clock_offset_seconds, "")
@@ -368,7 +368,7 @@ class LightTransport:
             if shape is not None:
                 parsed.update(parser.parse(raw, shape))
         except (AttributeError, KeyError, TypeError, ValueError):
-            # Not an error of the service: something between has responded.
+            # Not an error of the service: an intermediary has responded.
             code = str(response.status)
             parsed = {
                 "Error": {"Code": code, "Message": http.client.responses.get(response.status, "unknown status")},
@@ -378,22 +378,24 @@ class LightTransport:
         return error
 
     def _pool_of(self, endpoint: Endpoint) -> ConnectionPool:
-        found = self._pools.get(endpoint.url)
-        if found is None:
+        pool = self._pools.get(endpoint.url)
+        if pool is None:
             with self._opening:
-                found = self._pools.setdefault(endpoint.url, ConnectionPool(endpoint))
-        return found
+                pool = self._pools.setdefault(endpoint.url, ConnectionPool(endpoint))
+        return pool
 
     def correct_clock(self, error: ClientError, response: HttpResponse, signed_offset_seconds: float) -> bool:
-        """Adopt the service's clock if it rejected a signature for its date; return whether another try may succeed.
+        """Adopt the service's clock if it rejected the date of a signature. Return whether a retry may succeed.
 
         Parameters
         ----------
         signed_offset_seconds
-            The offset by which the rejected request was signed: another lane may have corrected it since.
+            Clock offset of the rejected signature: another lane may have corrected it since.
         """
-        found = error.response.get("Error", {})
-        if found.get("Code") != "InvalidSignatureException" or not str(found.get("Message")).startswith(_SKEW_WORDS):
+        details = error.response.get("Error", {})
+        if details.get("Code") != "InvalidSignatureException" or not str(details.get("Message")).startswith(
+            _SKEW_WORDS
+        ):
             return False
         offset = _date_offset(response)
         if offset is None or abs(offset - signed_offset_seconds) < _SKEW_SECONDS:
@@ -403,7 +405,7 @@ class LightTransport:
 
 
 class _LightResponse:
-    """A request of a light transport; it is sent a second time if its date or its token was rejected."""
+    """Request of a light transport. It is sent a second time if its date or token was rejected."""
 
     def __init__(self, transport: LightTransport, operation: str, table: str, body: bytes, encoding: str) -> None:
         self._transport, self._operation, self._content = transport, operation, (body, encoding)
@@ -424,9 +426,9 @@ class _LightResponse:
             if response.status != _OK:
                 raise self._transport.error_of(self._operation, response)
         if not response.body:
-            # The service's responses are an object at least.
+            # Responses of the service are at least an object.
             raise TruncatedBodyError(found=0, stated=response.headers.get("content-length"), error="empty")
-        # Of the first response: each one passes here.
+        # Only of the first response: all responses are processed here.
         if self._transport.date_offset_seconds is None:
             self._transport.date_offset_seconds = _date_offset(response) or 0.0
         return response.body
@@ -448,7 +450,7 @@ def _verified(response: HttpResponse) -> HttpResponse:
 
 
 def read_body(parameters: Mapping[str, Any]) -> bytes:
-    """Return the body of a request with these parameters."""
+    """Return the request body of these parameters."""
     return json.dumps(parameters, separators=(",", ":"), default=_base64).encode()
 
 
@@ -457,16 +459,16 @@ def _base64(value: bytes) -> str:
 
 
 class CompressingSender:
-    """Compress large bodies, until a compressed request fails in a way that a plain one would not.
+    """Sender that compresses large bodies until compression fails.
 
-    An endpoint that cannot parse a compressed body refuses it, and gets it again as it is. The service answers 500 to
-    what it cannot decompress, but other requests too: only several in a row end the compression, and as after any
-    500 the caller decides when to send the request again.
+    An endpoint that cannot parse a compressed body rejects it, and receives it again uncompressed. The service responds
+    with 500 to bodies that it cannot decompress, but also in other cases: only several consecutive ones end the
+    compression. After any 500 the caller decides when to send the request again.
 
     Attributes
     ----------
     compresses
-        Whether it still compresses.
+        Whether bodies are still compressed.
     """
 
     def __init__(self, sender: BodySender) -> None:
@@ -476,7 +478,7 @@ class CompressingSender:
 
     @property
     def endpoint_url(self) -> str:
-        """Return where the requests go."""
+        """Return the endpoint of requests."""
         return self.sender.endpoint_url
 
     def begin(self, operation: str, table: str, body: bytes, encoding: str = "") -> PendingResponse:
@@ -486,16 +488,16 @@ class CompressingSender:
         return self.sender.begin(operation, table, body, encoding)
 
     def succeeded(self) -> None:
-        """Note that a compressed request was taken."""
+        """Record that a compressed request succeeded."""
         self._failures = 0
 
     def failed(self, error: ClientError) -> bool:
-        """Return whether a compressed request is to be sent again as it is, after it has failed."""
+        """Return whether a failed compressed request should be sent again uncompressed."""
         is_unparsed = error_code(error) == "SerializationException"
         self._failures += error.response["ResponseMetadata"]["HTTPStatusCode"] == _INTERNAL_ERROR
-        if self.compresses and (is_unparsed or self._failures >= _MOST_FAILURES):
+        if self.compresses and (is_unparsed or self._failures >= _MAX_FAILURES):
             self.compresses = False
-            _log.warning("the endpoint refused a compressed request (%s): sending them as they are", error)
+            _log.warning("the endpoint refused a compressed request (%s): sending them uncompressed", error)
         return is_unparsed
 
     def close(self) -> None:
@@ -504,7 +506,7 @@ class CompressingSender:
 
 
 class _CompressedResponse:
-    """A compressed request; it is sent again as it is if the endpoint takes no compressed ones."""
+    """Compressed request. It is sent again uncompressed if the endpoint does not accept compression."""
 
     def __init__(self, compressing: CompressingSender, operation: str, table: str, body: bytes) -> None:
         self._compressing, self._plain = compressing, (operation, table, body)

@@ -230,7 +230,7 @@ def _refusal(code, status=400, message="m."):
             "that they allow s3:Do and kms:Decrypt",
         ),
         (_refusal("InternalServerError", 500), EndpointError, "try again"),
-        (_refusal("501", 501), EndpointError, "HTTP 501 and no word of AWS"),
+        (_refusal("501", 501), EndpointError, "HTTP 501 and no AWS error"),
         (_refusal("ValidationException"), ServiceError, "ValidationException: m"),
         (NoCredentialsError(), AccessDeniedError, "AWS_ACCESS_KEY_ID"),
         (NoRegionError(), OptionError, "AWS_REGION"),

@@ -105,7 +105,7 @@ def test_recovery_is_turned_on_only_when_asked(serve):
     side = serve()
     with pytest.raises(OptionError, match="enable_pitr"):
         side.start("off")
-    with pytest.raises(OptionError, match="reaches nothing before"):
+    with pytest.raises(OptionError, match="is being enabled only now"):
         side.start("off", enable_pitr=True, at="2026-11-01T00:00:00Z")
     assert side.fake.requests().get("UpdateContinuousBackups", 0) == 0
     assert "ExportTableToPointInTime" not in side.fake.requests()
