@@ -179,17 +179,20 @@ def infer_schema(source: Source, **options: Unpack[InspectKeywords]) -> ItemSche
     ...
 
 def digest(source: DigestSource, **options: Unpack[DigestKeywords]) -> str:
-    """Return the digest of a source's items: the same for the same items, whatever their order, files or column types.
+    """Return the digest of a source's items. It does not depend on their order, files or column types.
 
     NULL and missing are different in a table.
 
     Parameters
     ----------
     source : DigestSource
-        A ``pyarrow`` table, batch or reader, or any other data frame that offers itself as Arrow, for which ``schema``
-        declares what its fields' metadata does not say, as sets; a Spark DataFrame, which is digested in its
-        partitions; bytes of DynamoDB JSON; an ``s3://`` URI, a path with a slash or the name of a data file, of Parquet
-        or JSON lines; any other text is the name of a table, which is scanned.
+        A ``pyarrow`` table, batch or reader, or any other data frame with an Arrow C stream, for which ``schema``
+        declares
+        types that the fields' metadata lacks, such as sets; a Spark DataFrame, which is digested in its partitions;
+        bytes
+        of DynamoDB JSON; an ``s3://`` URI, a path with a slash or the name of a data file, of Parquet or JSON lines;
+        any
+        other text is the name of a table, which is scanned.
     **options
         See :class:`ddbio.DigestKeywords`.
 
@@ -201,12 +204,12 @@ def digest(source: DigestSource, **options: Unpack[DigestKeywords]) -> str:
     Raises
     ------
     DdbioError
-        As of ``digest_source``.
+        The errors of ``digest_source``.
     """
     ...
 
 def write_table(data: Rows, table: str, **options: Unpack[WriteKeywords]) -> WriteReport:
-    """Write rows into a live table; return when every row is written, skipped or rejected. No JVM is started.
+    """Write rows into a live table. Returns when every row is written, skipped or rejected. No JVM is started.
 
     Parameters
     ----------
@@ -223,7 +226,7 @@ def write_table(data: Rows, table: str, **options: Unpack[WriteKeywords]) -> Wri
     PartialWriteError
         If a row cannot be written and ``reject_to`` is not given.
     DdbioError
-        The error that ended the write; rows that were acknowledged before stay written.
+        The error that ended the write. Rows that were acknowledged before stay written.
     """
     ...
 
@@ -250,14 +253,14 @@ def load_files(source: str | os.PathLike[str], table: str, *, master: str | None
     PartialWriteError
         If a row cannot be written and ``reject_to`` is not given.
     OptionError
-        If the job ``job_id`` was begun with another source, table or mode.
+        If the job ``job_id`` was started with another source, table or mode.
     DdbioError
-        The error that ended the load; the message says how to continue it.
+        The error that ended the load. The message has the command to continue it.
     """
     ...
 
 def plan_load(source: str | os.PathLike[str], table: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[LoadKeywords]) -> LoadPlan:
-    """Return how files would be loaded, after describing the table and sampling one file; nothing is written.
+    """Return the plan of a load, after describing the table and sampling one file. Nothing is written.
 
     Parameters
     ----------
@@ -266,7 +269,7 @@ def plan_load(source: str | os.PathLike[str], table: str, *, from_file: str | os
     table : str
         Name or ARN of the table.
     from_file : str | os.PathLike[str] | None
-        JSON that describes the table, which then need not exist: DescribeTable's answer.
+        JSON that describes the table, which then need not exist: DescribeTable's response.
     **options
         See :class:`ddbio.LoadKeywords`.
 
@@ -298,14 +301,14 @@ def copy_table(source: str, target: str, *, progress: Callable[[Progress], None]
     PartialWriteError
         If the target refuses an item and ``reject_to`` is not given.
     ValidationError
-        If ``verify`` is given and the target then holds something else.
+        If ``verify`` is given and the target then has other items.
     DdbioError
-        The error that ended the copy; items that were acknowledged before stay written.
+        The error that ended the copy. Items that were acknowledged before stay written.
     """
     ...
 
 def plan_copy(source: str, target: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[CopyKeywords]) -> CopyPlan:
-    """Return how a table would be copied, after describing both tables and sampling the source; nothing is written.
+    """Return the plan of a copy, after describing both tables and sampling the source. Nothing is written.
 
     Parameters
     ----------
@@ -314,7 +317,7 @@ def plan_copy(source: str, target: str, *, from_file: str | os.PathLike[str] | N
     target : str
         Name of the new table.
     from_file : str | os.PathLike[str] | None
-        JSON that describes the source, which then need not exist, and a new target like it: DescribeTable's answer
+        JSON that describes the source, which then need not exist, and a new target like it: DescribeTable's response
         with ``AverageItemSizeBytes``.
     **options
         See :class:`ddbio.CopyKeywords`.
@@ -385,7 +388,7 @@ def describe_table(table: str, **options: Unpack[ConnectionKeywords]) -> TableDe
     Raises
     ------
     NotFoundError
-        If there is no such table.
+        If the table does not exist.
     DdbioError
         If it cannot be described.
     """
@@ -663,12 +666,12 @@ def list_exports(table: str | None = None, **options: Unpack[ConnectionKeywords]
     ...
 
 def write_import_files(source: Rows | str | os.PathLike[str], dest: str | os.PathLike[str], **options: Unpack[ImportFilesFromKeywords]) -> ImportFilesReport:
-    """Write rows as files for the service's own import of a new table; they become visible together, or not at all.
+    """Write rows as files for the service's own import of a new table. They become visible together, or not at all.
 
     Parameters
     ----------
     source : Rows | str | os.PathLike[str]
-        Text or a path names a file, folder or glob; anything else is rows, as for :func:`write_table`.
+        A string or a path is a file, folder or glob. Anything else is rows, as for :func:`write_table`.
     dest : str | os.PathLike[str]
         Folder. The objects are written to ``data`` below it.
     **options
@@ -677,16 +680,16 @@ def write_import_files(source: Rows | str | os.PathLike[str], dest: str | os.Pat
     Raises
     ------
     NotFoundError, DecodeError
-        If there is no such file, or one is not what its name says.
+        If the file does not exist, or its format is not that of its name.
     EncodeError
-        If a row is no item that DynamoDB takes, or has the key of another row.
+        If a row is not a valid item, or has the key of another row.
     DdbioError
-        After any error nothing is visible at the target.
+        After any error, the target has no new visible file.
     """
     ...
 
 def plan_import_files(source: str | os.PathLike[str], dest: str | os.PathLike[str], **options: Unpack[ImportFilesFromKeywords]) -> ImportFilesPlan:
-    """Return what :func:`write_import_files` would take and cost, from the list of the files alone.
+    """Return the time and cost of :func:`write_import_files`, from the list of the files alone.
 
     Parameters
     ----------
@@ -700,7 +703,7 @@ def plan_import_files(source: str | os.PathLike[str], dest: str | os.PathLike[st
     Raises
     ------
     NotFoundError, DecodeError
-        If there is no such file, or one is not what its name says.
+        If the file does not exist, or its format is not that of its name.
     LimitError
         If the plan is above a limit.
     """
@@ -721,9 +724,9 @@ def check_import_files(source: str | os.PathLike[str], dest: str | os.PathLike[s
     Raises
     ------
     EncodeError
-        If a row is no item that DynamoDB takes, or has the key of another one.
+        If a row is not a valid item, or has the key of another row.
     DdbioError
-        What else went wrong.
+        Any other error.
     """
     ...
 
@@ -1063,7 +1066,9 @@ def plan_restore(source: str, target: str, *, from_file: str | os.PathLike[str] 
     ...
 
 def capture(table: str, dest: str | os.PathLike[str], *, stop: threading.Event | None = None, source: Literal["streams", "kinesis"] = 'streams', **options: Unpack[CaptureKeywords]) -> CaptureReport:
-    """Write every change of a table once into a log of Parquet files; go on where the last run stopped.
+    """Write every change of a table once into a log of Parquet files.
+
+    A later run resumes where the last one stopped.
 
     Parameters
     ----------
@@ -1072,22 +1077,22 @@ def capture(table: str, dest: str | os.PathLike[str], *, stop: threading.Event |
     dest : str | os.PathLike[str]
         Folder of the log.
     stop : threading.Event | None
-        Set it, from another thread, to end the capture when its batch is written.
+        Set it from another thread to end the capture after its current batch.
     **options
         See :class:`ddbio.CaptureKeywords`.
 
     Raises
     ------
     NotFoundError, OptionError
-        If there is no such table, or it has no stream; if the log belongs to another table, also to one of the same
-        name that was deleted.
+        If the table does not exist, or it has no stream; if the log belongs to another table, or to a deleted table
+        with the same name.
     GapError
-        If changes were gone before they were read, or the table has another stream than in the last run: what was
-        changed between the two streams is in neither.
+        If changes were trimmed before they were read, or the table has another stream than in the last run. The changes
+        between two streams are in neither of them.
     TargetError
         If another process captures under this job id.
     LimitError
-        If it costs more than a tenth above ``max_usd``; what it has captured is written.
+        If the cost exceeds ``max_usd`` by more than 10 %. The captured changes are written.
     """
     ...
 
@@ -1109,7 +1114,7 @@ def plan_capture(**options: Unpack[PlanCaptureKeywords]) -> CapturePlan:
     ...
 
 def capture_status(dest: str | os.PathLike[str], **options: Unpack[CaptureStatusKeywords]) -> list[CaptureStatus]:
-    """Return how each capture stands that writes a log: positions, batches, whether it runs.
+    """Return the status of each capture that writes a log: positions, batches, and whether it runs.
 
     Parameters
     ----------
@@ -1121,12 +1126,12 @@ def capture_status(dest: str | os.PathLike[str], **options: Unpack[CaptureStatus
     Raises
     ------
     NotFoundError
-        If there is none.
+        If the log has no capture.
     """
     ...
 
 def verify_capture(dest: str | os.PathLike[str], **options: Unpack[CaptureVerifyKeywords]) -> CaptureVerifyReport:
-    """Compare the files of a log with the records of its batches, and count changes that are lost.
+    """Compare the files of a log with the records of its batches, and count lost changes.
 
     Parameters
     ----------
@@ -1138,14 +1143,14 @@ def verify_capture(dest: str | os.PathLike[str], **options: Unpack[CaptureVerify
     Raises
     ------
     NotFoundError
-        If there is no log, or no such job.
+        If the log or the job does not exist.
     """
     ...
 
 def heal_capture(table: str, dest: str | os.PathLike[str], **options: Unpack[CaptureHealKeywords]) -> CaptureHealReport:
-    """Fill the gaps of a log from incremental exports: items of which changes were lost get rows in the log.
+    """Fill the gaps of a log from incremental exports: items with lost changes get rows in the log.
 
-    A gap that is healed is left alone; a run that was cut off is gone on with.
+    A healed gap is not changed. A stopped run is resumed.
 
     Parameters
     ----------
@@ -1159,9 +1164,9 @@ def heal_capture(table: str, dest: str | os.PathLike[str], **options: Unpack[Cap
     Raises
     ------
     NotFoundError
-        If there is no capture, or no such table.
+        If the capture or the table does not exist.
     OptionError
-        If exports have to be asked for and ``export_to`` is missing, or recovery does not reach back to a gap.
+        If exports have to be requested and ``export_to`` is missing, or recovery does not reach back to a gap.
     ExportIncompleteError
         If the given exports do not cover a gap, or one is damaged.
     TargetError
@@ -1170,7 +1175,7 @@ def heal_capture(table: str, dest: str | os.PathLike[str], **options: Unpack[Cap
     ...
 
 def plan_heal_capture(table: str, dest: str | os.PathLike[str], **options: Unpack[CaptureHealKeywords]) -> CaptureHealPlan:
-    """Return the gaps of a log, and what it takes and costs to fill them; nothing is exported or written.
+    """Return the gaps of a log, with the time and cost of healing them. Nothing is exported or written.
 
     Parameters
     ----------
@@ -1184,7 +1189,7 @@ def plan_heal_capture(table: str, dest: str | os.PathLike[str], **options: Unpac
     Raises
     ------
     NotFoundError
-        If there is no capture, or no such table.
+        If the capture or the table does not exist.
     OptionError
         If the table's point-in-time recovery does not reach back to a gap.
     LimitError
@@ -1209,12 +1214,12 @@ def read_changes(source: str | os.PathLike[str], *, table: str | None = None, **
     OptionError
         If there are changes of several tables, and ``table`` is not given.
     DecodeError
-        If something is no change, and ``reject_to`` is not given.
+        If a record is not a change, and ``reject_to`` is not given.
     """
     ...
 
 def read_changes_batches(source: str | os.PathLike[str], *, table: str | None = None, **options: Unpack[ChangesReadKeywords]) -> RecordBatchStream:
-    """Return the same as a stream of batches, one for each object.
+    """Return the same changes as :func:`read_changes` as a stream of batches, one for each object.
 
     Parameters
     ----------
@@ -1231,12 +1236,14 @@ def read_changes_batches(source: str | os.PathLike[str], *, table: str | None = 
     ...
 
 def write_changes(changes: Iterable[bytes], dest: str | os.PathLike[str], *, table: str | None = None, **options: Unpack[ChangesWriteKeywords]) -> DeliveryReport:
-    """Write change records below a prefix as Firehose would deliver them; what is no change goes to the error prefix.
+    """Write change records below a prefix in the layout of Firehose.
+
+    Invalid records are written below the error prefix.
 
     Parameters
     ----------
     changes : Iterable[bytes]
-        Texts of change records, with any number in each: answers of GetRecords too.
+        Texts with any number of change records each. Replies of GetRecords are also accepted.
     dest : str | os.PathLike[str]
         Folder of the prefixes.
     **options
@@ -1245,12 +1252,12 @@ def write_changes(changes: Iterable[bytes], dest: str | os.PathLike[str], *, tab
     Raises
     ------
     OptionError
-        If a prefix has an expression that is not known; nothing is written then.
+        If a prefix has an unknown expression. Nothing is written then.
     """
     ...
 
 def replay(source: str | os.PathLike[str], dest: str | os.PathLike[str] | None = None, *, table: str | None = None, **options: Unpack[ReplayKeywords]) -> ReplayReport:
-    """Put changes through again that Firehose has delivered, or put under its error prefix; each object once.
+    """Replay changes that Firehose has delivered, or written under its error prefix. Each object is replayed once.
 
     Parameters
     ----------
@@ -1264,18 +1271,18 @@ def replay(source: str | os.PathLike[str], dest: str | os.PathLike[str] | None =
     Raises
     ------
     NotFoundError
-        If there are no objects, or no such table.
+        If there are no objects, or the table does not exist.
     DecodeError
-        If something is no change, and there is no ``reject_to``.
+        If a record is not a change, and there is no ``reject_to``.
     OptionError
-        If the job was begun for other places, or another table; if there are changes of several tables.
+        If the job was started with another source, target or table; if there are changes of several tables.
     TargetError
         If another process runs this replay.
     """
     ...
 
 def plan_replay(source: str | os.PathLike[str], dest: str | os.PathLike[str] | None = None, *, table: str | None = None, **options: Unpack[ReplayKeywords]) -> ReplayPlan:
-    """Return what :func:`replay` would read; nothing is written.
+    """Return the objects that :func:`replay` would read. Nothing is written.
 
     Parameters
     ----------
@@ -1294,7 +1301,7 @@ def plan_replay(source: str | os.PathLike[str], dest: str | os.PathLike[str] | N
     ...
 
 def archive(source: str | os.PathLike[str], dest: str | os.PathLike[str], **options: Unpack[ArchiveKeywords]) -> ArchiveReport:
-    """Archive the items that the time to live has deleted, by the log of a table's changes; each once.
+    """Archive the items that the time to live has deleted, from the log of a table's changes. Each is archived once.
 
     Parameters
     ----------
@@ -1308,7 +1315,7 @@ def archive(source: str | os.PathLike[str], dest: str | os.PathLike[str], **opti
     Raises
     ------
     NotFoundError
-        If there is no such log or table.
+        If the log or the table does not exist.
     OptionError
         If the log has no old images, or no expired item has the attribute.
     TargetError
@@ -1317,7 +1324,7 @@ def archive(source: str | os.PathLike[str], dest: str | os.PathLike[str], **opti
     ...
 
 def restore_archived(source: str | os.PathLike[str], table: str, **options: Unpack[ArchiveRestoreKeywords]) -> ArchiveRestoreReport:
-    """Put archived items back into a table, each as it was when it last expired.
+    """Restore archived items into a table, each in its state when it last expired.
 
     Parameters
     ----------
@@ -1331,7 +1338,7 @@ def restore_archived(source: str | os.PathLike[str], table: str, **options: Unpa
     Raises
     ------
     NotFoundError
-        If there is no archive, or no such table.
+        If the archive or the table does not exist.
     """
     ...
 
@@ -1348,12 +1355,12 @@ def read_expired(source: str | os.PathLike[str], **options: Unpack[ExpiredReadKe
     Raises
     ------
     OptionError
-        If nothing says by which attribute items expire, or it is no number.
+        If the attribute with the expiry time is unknown, or it is not a number.
     """
     ...
 
 def read_expired_batches(source: str | os.PathLike[str], **options: Unpack[ExpiredReadKeywords]) -> RecordBatchStream:
-    """Return the same as a stream of batches.
+    """Return the same items as :func:`read_expired`, as a stream of batches.
 
     Parameters
     ----------
@@ -1365,7 +1372,7 @@ def read_expired_batches(source: str | os.PathLike[str], **options: Unpack[Expir
     Raises
     ------
     OptionError
-        If nothing says by which attribute items expire, or it is no number.
+        If the attribute with the expiry time is unknown, or it is not a number.
     """
     ...
 
@@ -1632,7 +1639,7 @@ def latest_view_sql(log: str | os.PathLike[str], lake: str | os.PathLike[str], *
     ...
 
 def list_files(path: str | os.PathLike[str], **options: Unpack[FilesListKeywords]) -> FileList:
-    """Return the live files of a folder that ddbio writes: give their ``paths`` to a reader of files.
+    """Return the live files of a folder of ddbio; pass their ``paths`` to a reader of files.
 
     Parameters
     ----------
@@ -1651,7 +1658,7 @@ def list_files(path: str | os.PathLike[str], **options: Unpack[FilesListKeywords
     ...
 
 def compact(path: str | os.PathLike[str], *, master: str | None = None, conf: Mapping[str, str] | None = None, **options: Unpack[CompactKeywords]) -> CompactReport:
-    """Rewrite the small files of a folder as few large ones, which replace them in one commit.
+    """Rewrite the small files of a folder as a few large ones, which replace them in one commit.
 
     Parameters
     ----------
@@ -1669,13 +1676,13 @@ def compact(path: str | os.PathLike[str], *, master: str | None = None, conf: Ma
     NotFoundError
         If the folder has no live file.
     TargetError
-        If another job replaces files of the folder now, or did meanwhile; the folder is then as it was left by that
+        If another job replaces files of the folder now, or did in the meantime; the folder then keeps the state of that
         job. Or if the files could not be the table that ``catalog`` names.
     """
     ...
 
 def plan_compact(path: str | os.PathLike[str], **options: Unpack[CompactKeywords]) -> CompactPlan:
-    """Return what :func:`compact` would rewrite, from the list of the live files alone.
+    """Return the plan of :func:`compact`, from the list of the live files alone.
 
     Parameters
     ----------
@@ -1692,7 +1699,7 @@ def plan_compact(path: str | os.PathLike[str], **options: Unpack[CompactKeywords
     ...
 
 def vacuum(path: str | os.PathLike[str], *, dry_run: bool = False, **options: Unpack[VacuumKeywords]) -> VacuumReport:
-    """Delete old versions of a folder, files that only they name, and what dead jobs left; others' files stay.
+    """Delete old versions of a folder, files that only they name, and remains of dead jobs; other files stay.
 
     Parameters
     ----------
@@ -1711,7 +1718,7 @@ def vacuum(path: str | os.PathLike[str], *, dry_run: bool = False, **options: Un
     ...
 
 def publish(source: str | os.PathLike[str], dest: str | os.PathLike[str], *, check: Callable[[list[str]], None] | None = None, **options: Unpack[PublishKeywords]) -> PublishReport:
-    """Make the live files of a folder the next version of another; its readers see the old version or the new.
+    """Make the live files of a folder the next version of another; its readers see the old version or the new one.
 
     Parameters
     ----------
@@ -1727,15 +1734,16 @@ def publish(source: str | os.PathLike[str], dest: str | os.PathLike[str], *, che
     Raises
     ------
     NotFoundError
-        If the source has no live file, or one of them is gone.
+        If the source has no live file, or one of them does not exist.
     TargetError
-        If the files do not hold what is expected, or break a rule, or another job replaces files of the target now. Or
-        if they could not be the table that ``catalog`` names.
+        If the files do not have the expected contents, or break a rule, or another job replaces files of the target
+        now.
+        Or if they could not be the table that ``catalog`` names.
     """
     ...
 
 def plan_publish(source: str | os.PathLike[str], dest: str | os.PathLike[str], **options: Unpack[PublishKeywords]) -> PublishPlan:
-    """Return what :func:`publish` would copy, take and cost, from the list of the live files alone.
+    """Return the copies, resources and cost of :func:`publish`, from the list of the live files alone.
 
     Parameters
     ----------
@@ -1756,7 +1764,7 @@ def plan_publish(source: str | os.PathLike[str], dest: str | os.PathLike[str], *
     ...
 
 def rollback(path: str | os.PathLike[str], **options: Unpack[RollbackKeywords]) -> PublishReport:
-    """Make an older version of a folder its newest again.
+    """Make an older version of a folder its newest version again.
 
     Parameters
     ----------
@@ -1768,14 +1776,14 @@ def rollback(path: str | os.PathLike[str], **options: Unpack[RollbackKeywords]) 
     Raises
     ------
     NotFoundError
-        If there is no such version, or its files are gone.
+        If there is no such version, or its files do not exist.
     TargetError
         If another job replaces files of the folder now.
     """
     ...
 
 def layout(path: str | os.PathLike[str], **options: Unpack[LayoutKeywords]) -> LayoutReport:
-    """Return how a dataset lies in files: their sizes, small ones, row groups, partitions, and what each column takes.
+    """Return the layout of a dataset: file sizes, small files, row groups, partitions, and the bytes of each column.
 
     Only the footers of Parquet and ORC are read, and no row.
 
@@ -1789,11 +1797,11 @@ def layout(path: str | os.PathLike[str], **options: Unpack[LayoutKeywords]) -> L
     Raises
     ------
     NotFoundError
-        If the folder holds no file of rows.
+        If the folder has no file of rows.
     DecodeError
         If the footer of a file is damaged.
     OptionError
-        If charts are asked for and matplotlib is not installed.
+        If charts are requested and matplotlib is not installed.
     TargetError
         If a page cannot be written.
     """
@@ -1848,18 +1856,20 @@ def catalog_ddl(path: str | os.PathLike[str], dialect: Literal["athena", "hive",
     ...
 
 def validate(source: Any, target: Any | None = None, *, master: str | None = None, conf: Mapping[str, str] | None = None, **options: Unpack[ValidateKeywords]) -> ValidationReport:
-    """Return whether two sides hold the same items, which keys differ, and which quality rules hold.
+    """Return whether two sides contain the same items, the differing keys, and the results of quality rules.
 
     Parameters
     ----------
     source : Any
-        A ``pyarrow`` table or batch, a data frame that offers itself as Arrow, or a Spark DataFrame; an ``s3://`` URI,
-        a path with a slash or the name of a data file, of files or of a native export; any other text is the name of a
-        table. Without a target only rules are evaluated.
+        A ``pyarrow`` table or batch, a data frame with an Arrow C stream, or a Spark DataFrame; an ``s3://`` URI, a
+        path
+        with a slash or the name of a data file, for files or a native export; any other text is the name of a table.
+        Without a target only rules are evaluated.
     target : Any | None
-        A ``pyarrow`` table or batch, a data frame that offers itself as Arrow, or a Spark DataFrame; an ``s3://`` URI,
-        a path with a slash or the name of a data file, of files or of a native export; any other text is the name of a
-        table. Without a target only rules are evaluated.
+        A ``pyarrow`` table or batch, a data frame with an Arrow C stream, or a Spark DataFrame; an ``s3://`` URI, a
+        path
+        with a slash or the name of a data file, for files or a native export; any other text is the name of a table.
+        Without a target only rules are evaluated.
     master : str | None
         Spark master and configuration, for a session that has to be started.
     conf : Mapping[str, str] | None
@@ -1872,9 +1882,9 @@ def validate(source: Any, target: Any | None = None, *, master: str | None = Non
     NotFoundError
         If there is no such table, folder or file.
     OptionError
-        If nothing says the key, or the file of rules is wrong.
+        If the key is unknown, or the file of rules is invalid.
     SchemaError
-        If a row lacks its key, or a column has a type that DynamoDB has no exact form for.
+        If a row lacks its key, or a column has a type that DynamoDB cannot represent exactly.
     DecodeError
         If a file is damaged.
     TargetError
@@ -1883,7 +1893,7 @@ def validate(source: Any, target: Any | None = None, *, master: str | None = Non
     ...
 
 def plan_validate(source: Any, target: Any | None = None, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[ValidateKeywords]) -> ValidatePlan:
-    """Return what a validation would read and cost, and by which key it would compare.
+    """Return the plan of a validation: its reads, cost and key.
 
     Parameters
     ----------
@@ -1892,22 +1902,22 @@ def plan_validate(source: Any, target: Any | None = None, *, from_file: str | os
     target : Any | None
         As for :func:`validate`.
     from_file : str | os.PathLike[str] | None
-        Describes the tables among the sides as DescribeTable does, in JSON; they need not exist.
+        JSON file in the format of DescribeTable that describes the tables among the sides, which need not exist.
     **options
         See :class:`ddbio.ValidateKeywords`.
 
     Raises
     ------
     DdbioError
-        As :func:`validate` says.
+        As :func:`validate`.
     """
     ...
 
 def advise(table: str | None = None, **options: Unpack[AdviseKeywords]) -> Advice:
-    """Return which way to keep a copy of a table in S3 costs least, and what each costs, takes and cannot do.
+    """Compare the methods to keep a copy of a table in S3: costs, times, limits, and the cheapest one.
 
-    Compared are scans, full and incremental exports, streams with Firehose, Kinesis Data Streams, zero-ETL, Glue and
-    EMR Serverless. The table is described, and CloudWatch asked how much changes; no item is read.
+    Methods are scans, full and incremental exports, streams with Firehose, Kinesis Data Streams, zero-ETL, Glue and EMR
+    Serverless. The table is described, and CloudWatch returns the rate of changes. No item is read.
 
     Parameters
     ----------
@@ -1919,19 +1929,19 @@ def advise(table: str | None = None, **options: Unpack[AdviseKeywords]) -> Advic
     Raises
     ------
     OptionError
-        If the table's file or the prices cannot be used, or the number of changes is not known.
+        If the table's file or the prices cannot be used, or the rate of changes is unknown.
     NotFoundError
-        If there is no such table.
+        If the table does not exist.
     DdbioError
-        If it cannot be described, or a page cannot be written.
+        If the table cannot be described, or a page cannot be written.
     """
     ...
 
 def plan_capacity(table: str, *, target: float = 0.7, **options: Unpack[PlanCapacityKeywords]) -> CapacityPlan:
-    """Return which mode, capacity and class a table should have, by what it and its indexes have consumed.
+    """Recommend mode, capacity and class of a table from the consumption of the table and its indexes.
 
-    What CloudWatch has counted, or a file says, is replayed against auto scaling. Nothing of the table is read or
-    changed.
+    The consumption comes from CloudWatch or from a file, and is replayed against auto scaling. Nothing is changed, and
+    no item is read.
 
     Parameters
     ----------
@@ -1943,7 +1953,7 @@ def plan_capacity(table: str, *, target: float = 0.7, **options: Unpack[PlanCapa
     Raises
     ------
     NotFoundError
-        If there is no such table, or nobody counted what it consumed.
+        If the table does not exist, or CloudWatch has no metrics of its consumption.
     OptionError
         If the file or the prices cannot be used.
     DdbioError
@@ -1952,10 +1962,10 @@ def plan_capacity(table: str, *, target: float = 0.7, **options: Unpack[PlanCapa
     ...
 
 def simulate_scan(scenario: Literal["long-tail"] | None = None, **options: Unpack[SimulateScanKeywords]) -> SimulationReport:
-    """Return what a scan of a table that need not exist would do: time, units, throttling; no service is called.
+    """Simulate a scan of a table that need not exist: time, units, throttling. No service is called.
 
-    The planner, the budget and its pacer are those of real scans, on a virtual clock; the table's partitions and the
-    times of pages are a model. The same options give the same report.
+    The planner, the budget and its pacer are those of real scans, on a virtual clock. The table's partitions and the
+    times of pages are a model. The same options return the same report.
 
     Parameters
     ----------
@@ -1974,10 +1984,10 @@ def simulate_scan(scenario: Literal["long-tail"] | None = None, **options: Unpac
     ...
 
 def simulate_load(**options: Unpack[SimulateLoadKeywords]) -> SimulationReport:
-    """Return what a load into a table that need not exist would do: time, units, throttling; no service is called.
+    """Simulate a load into a table that need not exist: time, units, throttling. No service is called.
 
-    The planner, the budget and its pacer are those of real loads, on a virtual clock; the table's partitions and the
-    times of requests are a model. The same options give the same report.
+    The planner, the budget and its pacer are those of real loads, on a virtual clock. The table's partitions and the
+    times of requests are a model. The same options return the same report.
 
     Parameters
     ----------
@@ -1994,10 +2004,10 @@ def simulate_load(**options: Unpack[SimulateLoadKeywords]) -> SimulationReport:
     ...
 
 def doctor(table: str | None = None, location: str | None = None, **options: Unpack[DoctorKeywords]) -> DoctorReport:
-    """Return what is wrong with this machine, credentials, endpoints, a table and a bucket, and what to do about it.
+    """Check this machine, credentials, endpoints, a table and a bucket, and recommend what to do.
 
-    What fails, be it for a missing permission, is a finding and no error. Nothing is changed, and no item or object is
-    read; no check takes longer than half a minute.
+    Failed requests, including missing permissions, are findings and not errors. Nothing is changed, and no item or
+    object is read. No check takes longer than 30 s.
 
     Parameters
     ----------
@@ -2011,7 +2021,7 @@ def doctor(table: str | None = None, location: str | None = None, **options: Unp
     Raises
     ------
     OptionError
-        If an option is wrong by itself.
+        If an option is invalid.
     """
     ...
 
@@ -2021,7 +2031,7 @@ def iam_policy(verb: str, arguments: Mapping[str, Any], **options: Unpack[IamKey
     Parameters
     ----------
     verb : str
-        The words of its command: ``scan``, ``export start``, ``plan copy``.
+        Words of the command: ``scan``, ``export start``, ``plan copy``.
     arguments : Mapping[str, Any]
         The verb's arguments and options by name, such as ``{"table": "orders", "dest": "s3://bucket/prefix"}``.
     **options
@@ -2030,12 +2040,12 @@ def iam_policy(verb: str, arguments: Mapping[str, Any], **options: Unpack[IamKey
     Returns
     -------
     dict
-        The policy as IAM takes it, as JSON.
+        The policy as JSON.
 
     Raises
     ------
     OptionError
-        If there is no such verb or option.
+        If the verb or an option does not exist.
     """
     ...
 

@@ -22,7 +22,12 @@ from ddbio.cli.main import cli
 from ddbio.testing import FakeDynamoDB, MotoServer
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "docs/index.md", ROOT / "docs/quick-start.md", *sorted((ROOT / "docs/how-to").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "docs/index.md",
+    ROOT / "docs/quick-start.md",
+    *sorted((ROOT / "docs/how-to").glob("*.md")),
+]
 PAGES += sorted((ROOT / "docs/migrate").glob("*.md"))
 RUN = ("fold-increments", "migrate-a-table")
 RUN_NIGHTLY = ("backfill", "nightly-scan", "restore-from-files", "schema-drift")

@@ -315,7 +315,9 @@ def test_a_log_is_of_one_table(log, monkeypatch, caplog):
     """Records of another table are refused, in the same event or another; with an option they are left out."""
     own, other = stream_record(1), stream_record(2, eventSourceARN=ARN.replace("/orders/", "/users/"))
     for event in ([own, other], [other]):
-        with pytest.raises(OptionError, match=r"of table 'orders', and these are of 'users'.* choose the table with the option table"):
+        with pytest.raises(
+            OptionError, match=r"of table 'orders', and these are of 'users'.* choose the table with the option table"
+        ):
             log_changes({"Records": event})
     assert [row["n"] for row in rows_of(log)] == [1]
     monkeypatch.setenv("DDBIO_LOG_OPTIONS", json.dumps({"table": "orders"}))

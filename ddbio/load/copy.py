@@ -407,8 +407,8 @@ def _verify(read: Digest, options: CopyOptions) -> float:
         }
         raise ValidationError(
             f"table {options.target!r} has {target.count:,} items of digest {target.hexdigest()}, and {read.count:,} "
-            f"of digest {read.hexdigest()} were read from {options.source!r}: a table was written to in the meantime, or "
-            "the target was not empty; copy again",
+            f"of digest {read.hexdigest()} were read from {options.source!r}: a table was written to in the meantime, "
+            "or the target was not empty; copy again",
             details,
         )
     return units

@@ -245,7 +245,8 @@ def test_command_prints_keys_and_exits_by_the_result(server, folders, tmp_path):
     differ = CliRunner().invoke(cli, ["validate", "orders", "copied", "--json", "--html", str(page), *flags])
     values = json.loads(differ.stdout)
     assert differ.exit_code == 1
-    assert {name: values[name] for name in ("equal", "source_rows", "target_rows", "missing", "extra", "different")} == {
+    names = ("equal", "source_rows", "target_rows", "missing", "extra", "different")
+    assert {name: values[name] for name in names} == {
         "equal": False, "source_rows": N_ITEMS, "target_rows": N_ITEMS, "missing": 1, "extra": 1, "different": 1,
     }  # fmt: skip
     assert all({"key", "source", "target"} <= set(example) for example in values["examples"])
