@@ -1,4 +1,4 @@
-"""Write a table's definition as DDL: for Athena, Hive, Spark SQL, Unity and DuckDB."""
+"""DDL of a table's definition: for Athena, Hive, Spark SQL, Unity and DuckDB."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 
 Dialect: TypeAlias = Literal["athena", "hive", "spark", "unity", "duckdb"]
 
-# Athena's projection splits lists at commas, and has no escape.
-_LISTED = re.compile(r"[A-Za-z0-9_./ +-]+")
-_WHOLE = re.compile(r"-?[0-9]+")
-# The next files may be of any later hour.
+# Athena's projection splits lists at commas, and has no escape character.
+_ENUMERABLE = re.compile(r"[A-Za-z0-9_./ +-]+")
+_INTEGER = re.compile(r"-?[0-9]+")
+# Later files may be of any hour.
 _RANGES = {"year": (1, 9999), "month": (1, 12), "day": (1, 31), "hour": (0, 23)}
 
 
 def ddl(name: TableName, table: TableDefinition, dialect: Dialect, *, projection: bool = False) -> str:
-    """Return the statements that make the table, each ended by a semicolon.
+    """Return the statements that create the table, each with a semicolon at its end.
 
     Parameters
     ----------
     projection
-        For Athena: have it compute the partitions from ranges and lists of values instead of registering them.
+        For Athena: compute the partitions from ranges and lists of values instead of registering them.
 
     Raises
     ------
     OptionError
-        The dialect has no reader of the format, or cannot project the partitions.
+        If the dialect has no reader of the format, or cannot project the partitions.
     """
     if projection and (dialect != "athena" or not table.partition_columns):
         raise OptionError("projection is for Athena's tables with partitions: leave it out")
@@ -76,10 +76,10 @@ def _hive(name: TableName, table: TableDefinition, *, projection: bool) -> str:
 
 
 def _partitions(quoted: str, table: TableDefinition) -> str:
-    """Return the statement that finds the partitions, or names each if its columns are not called as its folders."""
-    if not any(each.folder for each in table.partition_columns):
+    """Return the statement that detects the partitions, or lists them if column and folder names differ."""
+    if not any(column.folder for column in table.partition_columns):
         return f"MSCK REPAIR TABLE {quoted};"
-    names = [back_quoted(each.name.lower()) for each in table.partition_columns]
+    names = [back_quoted(column.name.lower()) for column in table.partition_columns]
     added = [
         f"  PARTITION ({', '.join(f'{name} = {int(value or 0)}' for name, value in zip(names, values, strict=True))}) "
         f"LOCATION {hive_text(location_uri(f'{table.location}/{folder}'))}"
@@ -95,16 +95,16 @@ def _list_of(columns: tuple[Column, ...], file_format: str = "") -> str:
 def _projection(table: TableDefinition) -> dict[str, str]:
     # https://docs.aws.amazon.com/athena/latest/ug/partition-projection-supported-types.html
     properties = {"projection.enabled": "true"}
-    for place, column in enumerate(table.partition_columns):
-        values = {each[place] for each in table.partitions}
+    for index, column in enumerate(table.partition_columns):
+        values = {partition[index] for partition in table.partitions}
         if None in values or "" in values:
             raise OptionError(
-                f"projection: {column.name} is null in some rows, and Athena would not find them: leave projection out"
+                f"projection: {column.name} is null in some rows, which Athena would not find: leave projection out"
             )
         key = f"projection.{column.name.lower()}"
         properties |= {f"{key}.{name}": text for name, text in _projected(column, sorted(filter(None, values))).items()}
     folders = "".join(
-        f"{escape(each.folder or each.name)}=${{{each.name.lower()}}}/" for each in table.partition_columns
+        f"{escape(column.folder or column.name)}=${{{column.name.lower()}}}/" for column in table.partition_columns
     )
     return {**properties, "storage.location.template": f"{table.location}/{folders}"}
 
@@ -112,7 +112,7 @@ def _projection(table: TableDefinition) -> dict[str, str]:
 def _projected(column: Column, values: list[str]) -> dict[str, str]:
     if values and all(map(_is_day, values)):
         return {"type": "date", "format": "yyyy-MM-dd", "range": f"{values[0]},NOW", "interval": "1", "interval.unit": "DAYS"}  # fmt: skip # noqa: E501
-    if values and all(map(_WHOLE.fullmatch, values)) and not is_text(column.arrow_type):
+    if values and all(map(_INTEGER.fullmatch, values)) and not is_text(column.arrow_type):
         numbers = sorted(map(int, values))
         least, most = _RANGES.get(column.part or "", (numbers[0], numbers[-1]))
         if least <= numbers[0] and numbers[-1] <= most:
@@ -121,7 +121,7 @@ def _projected(column: Column, values: list[str]) -> dict[str, str]:
         padded = column.part in _RANGES or any(len(value) > 1 and value.startswith("0") for value in values)
         digits = {"digits": str(max(widths))} if padded and len(widths) == 1 else {}
         return {"type": "integer", "range": f"{numbers[0]},{numbers[-1]}", **digits}
-    if not values or not all(map(_LISTED.fullmatch, values)) or any(escape(value) != value for value in values):
+    if not values or not all(map(_ENUMERABLE.fullmatch, values)) or any(escape(value) != value for value in values):
         raise OptionError(f"projection: Athena cannot list the values of {column.name}: leave projection out")
     return {"type": "enum", "values": ",".join(values)}
 
@@ -135,14 +135,14 @@ def _is_day(text: str) -> bool:
 
 def _spark(name: TableName, table: TableDefinition) -> str:
     quoted = f"{dotted(name.database)}.{back_quoted(name.table)}"
-    columns = [f"  {back_quoted(each.name)} {_spark_type(each.arrow_type)}"
-               for each in (*table.columns, *table.partition_columns)]  # fmt: skip
+    columns = [f"  {back_quoted(column.name)} {_spark_type(column.arrow_type)}"
+               for column in (*table.columns, *table.partition_columns)]  # fmt: skip
     lines = [f"CREATE DATABASE IF NOT EXISTS {dotted(name.database)};", "", f"CREATE TABLE IF NOT EXISTS {quoted} ("]
     lines += [",\n".join(columns), f") USING {table.format.upper()}"]
     if options := FILE_FACTS[table.format].spark_options:
         lines.append(f"OPTIONS ({_pairs(options)})")
     if table.partition_columns:
-        lines.append(f"PARTITIONED BY ({', '.join(back_quoted(each.name) for each in table.partition_columns)})")
+        lines.append(f"PARTITIONED BY ({', '.join(back_quoted(column.name) for column in table.partition_columns)})")
     lines.append(f"LOCATION {hive_text(location_uri(table.location))};")
     if table.partition_columns:
         lines += ["", _partitions(quoted, table)]
@@ -150,7 +150,7 @@ def _spark(name: TableName, table: TableDefinition) -> str:
 
 
 def _spark_type(arrow_type: Any) -> str:
-    """Return Spark's type, in which members of structs may have any name, and times may have no zone."""
+    """Return Spark's type, which allows any names of members of structs, and times without a zone."""
     if pa.types.is_timestamp(arrow_type):
         return "TIMESTAMP_NTZ" if arrow_type.tz is None else "TIMESTAMP"
     inside = fields_within(arrow_type)
@@ -159,7 +159,7 @@ def _spark_type(arrow_type: Any) -> str:
     if pa.types.is_map(arrow_type):
         return f"MAP<STRING, {_spark_type(inside[0].type)}>"
     if pa.types.is_struct(arrow_type):
-        return f"STRUCT<{', '.join(f'{back_quoted(each.name)}: {_spark_type(each.type)}' for each in inside)}>"
+        return f"STRUCT<{', '.join(f'{back_quoted(member.name)}: {_spark_type(member.type)}' for member in inside)}>"
     return hive_type(arrow_type, "").upper()
 
 
@@ -169,11 +169,11 @@ def _duckdb(name: TableName, table: TableDefinition) -> str:
         raise OptionError(f"DuckDB does not read {table.format}: scan into parquet for it")
     pattern = f"{'**/' if table.partition_columns else ''}*.{facts.duckdb_ending}"
     options = list(facts.duckdb_arguments)
-    if any(each.folder for each in table.partition_columns):
-        # A folder's value would take the place of an attribute's.
+    if any(column.folder for column in table.partition_columns):
+        # The value of a folder would replace that of an attribute.
         options.append("hive_partitioning = false")
     elif table.partition_columns:
-        types = ", ".join(f"{sql_text(each.name)}: {_duckdb_type(each.type)}" for each in table.partition_columns)
+        types = ", ".join(f"{sql_text(column.name)}: {_duckdb_type(column.type)}" for column in table.partition_columns)
         options += ["hive_partitioning = true", f"hive_types = {{{types}}}"]
     arguments = ", ".join([files_below(table.location, pattern), *options])
     database, own = double_quoted(name.database), double_quoted(name.table)

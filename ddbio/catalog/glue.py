@@ -1,4 +1,4 @@
-"""Plan what to change in Glue so that its table is the one that a folder's files make."""
+"""Changes of a Glue table so that it matches a folder's files."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from ddbio.catalog.definition import Column, TableDefinition, TableName
 
-# Where the files of one publication lie, below the folder that readers know.
+# Folder of the files of one publication, below the folder that readers use.
 _PUBLICATION = re.compile(rf"/{PUBLISHED}[^/]+$")
 
-# What UpdateTable takes of what GetTable returns.
+# The members of GetTable's response that UpdateTable accepts.
 # https://docs.aws.amazon.com/glue/latest/webapi/API_TableInput.html
-_TAKEN = (
+_UPDATABLE = (
     "Name", "Description", "Owner", "LastAccessTime", "LastAnalyzedTime", "Retention", "StorageDescriptor",
     "PartitionKeys", "TableType", "Parameters", "TargetTable",
 )  # fmt: skip
@@ -30,22 +30,22 @@ _TAKEN = (
 
 @dataclass(frozen=True)
 class CatalogReport(Result):
-    """Describe what was registered.
+    """Result of a registration.
 
     Attributes
     ----------
     table
         The table, as ``glue://database.table``.
     action
-        ``created``, ``updated`` or ``unchanged``: what became of the table itself.
+        ``created``, ``updated`` or ``unchanged``: the action on the table itself.
     columns_added
         Columns that were added to it.
     partitions
-        Partitions that it has now.
+        Number of its partitions now.
     partitions_added, partitions_removed
-        Partitions that were registered, and those that were taken out since they have no live file.
+        Partitions that were registered, and those that were removed because they have no live file.
     partitions_moved
-        Partitions whose location is another one now, that of the newest publication, or that have got columns.
+        Partitions with a new location, that of the newest publication, or with new columns.
     stale_files
         Files in the folder that are not live: engines that list the folder read them too, until a vacuum.
     """
@@ -60,91 +60,95 @@ class CatalogReport(Result):
     partitions_moved: int = 0
 
 
-def table_input(name: TableName, wanted: TableDefinition) -> dict[str, Any]:
-    """Return the definition of a new table, as CreateTable takes it."""
-    parameters = {"EXTERNAL": "TRUE", "classification": wanted.format, "created_by": "ddbio"}
-    parameters |= FILE_FACTS[wanted.format].table_parameters
+def table_input(name: TableName, definition: TableDefinition) -> dict[str, Any]:
+    """Return the definition of a new table for CreateTable."""
+    parameters = {"EXTERNAL": "TRUE", "classification": definition.format, "created_by": "ddbio"}
+    parameters |= FILE_FACTS[definition.format].table_parameters
     return {
         "Name": name.table,
         "TableType": "EXTERNAL_TABLE",
         "Parameters": parameters,
-        "PartitionKeys": _columns(wanted.partition_columns),
-        "StorageDescriptor": _storage(wanted, _columns(wanted.columns, wanted.format), wanted.location),
+        "PartitionKeys": _columns(definition.partition_columns),
+        "StorageDescriptor": _storage(definition, _columns(definition.columns, definition.format), definition.location),
     }
 
 
 def changed_input(
-    name: TableName, existing: Mapping[str, Any], wanted: TableDefinition
+    name: TableName, existing: Mapping[str, Any], definition: TableDefinition
 ) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
-    """Return the definition with which an existing table holds new columns at its end, or None, and those columns.
+    """Return the definition that adds new columns at the end of an existing table, or None, and those columns.
 
-    Columns that the files lack stay. The table of a folder that is published to moves to the newest publication.
+    Columns that the files lack stay. The table of a folder with publications moves to the newest publication.
 
     Raises
     ------
     TargetError
-        The table is of another folder, format or partitioning.
+        If the table is of another folder, format or partitioning.
     SchemaError
-        A column has another type there.
+        If a column has another type in the table.
     """
     storage = existing["StorageDescriptor"]
-    there, format_there = str(storage.get("Location", "")).rstrip("/"), storage.get("InputFormat")
-    if home_of(_plain(there)) != home_of(_plain(wanted.location)):
-        raise TargetError(f"{name} is the table of {there}, not of {wanted.location}: give another name", str(name))
-    if format_there != FILE_FACTS[wanted.format].input_format:
-        raise TargetError(f"{name} reads {format_there}, and the files are {wanted.format}: give another name", str(name))  # fmt: skip # noqa: E501
-    keys = [each["Name"] for each in existing.get("PartitionKeys") or ()]
-    if keys != [each.name.lower() for each in wanted.partition_columns]:
-        asked = ", ".join(each.name for each in wanted.partition_columns) or "nothing"
-        raise TargetError(f"{name} is partitioned by {', '.join(keys) or 'nothing'}, the files by {asked}: give another name", str(name))  # fmt: skip # noqa: E501
-    types = {each["Name"].lower(): each.get("Type", "") for each in storage.get("Columns") or ()}
+    location, input_format = str(storage.get("Location", "")).rstrip("/"), storage.get("InputFormat")
+    if home_of(_plain(location)) != home_of(_plain(definition.location)):
+        raise TargetError(
+            f"{name} is the table of {location}, not of {definition.location}: give another name", str(name)
+        )
+    if input_format != FILE_FACTS[definition.format].input_format:
+        raise TargetError(f"{name} reads {input_format}, and the files are {definition.format}: give another name", str(name))  # fmt: skip # noqa: E501
+    keys = [key["Name"] for key in existing.get("PartitionKeys") or ()]
+    if keys != [column.name.lower() for column in definition.partition_columns]:
+        requested = ", ".join(column.name for column in definition.partition_columns) or "nothing"
+        raise TargetError(f"{name} is partitioned by {', '.join(keys) or 'nothing'}, the files by {requested}: give another name", str(name))  # fmt: skip # noqa: E501
+    types = {column["Name"].lower(): column.get("Type", "") for column in storage.get("Columns") or ()}
     added = []
-    for column in _columns(wanted.columns, wanted.format):
-        known = types.get(column["Name"])
-        if known is None:
+    for column in _columns(definition.columns, definition.format):
+        existing_type = types.get(column["Name"])
+        if existing_type is None:
             added.append(column)
-        elif _folded(known) != _folded(column["Type"]):
+        elif _folded(existing_type) != _folded(column["Type"]):
             raise SchemaError(
-                f"{column['Name']}: {name} has it as {known}, the files as {column['Type']}: give the type by a schema "
-                "or by types, or name another table"
+                f"{column['Name']}: {name} has it as {existing_type}, the files as {column['Type']}: give the type by "
+                "a schema or by types, or name another table"
             )
-    is_there = _plain(there) == _plain(wanted.location)
-    if is_there and not added:
+    is_same_location = _plain(location) == _plain(definition.location)
+    if is_same_location and not added:
         return None, ()
-    changed = {key: existing[key] for key in _TAKEN if key in existing}
+    changed = {key: existing[key] for key in _UPDATABLE if key in existing}
     changed["StorageDescriptor"] = {**storage, "Columns": [*(storage.get("Columns") or ()), *added]}
-    if not is_there:
-        changed["StorageDescriptor"]["Location"] = f"{wanted.location}/"
-    return changed, tuple(each["Name"] for each in added)
+    if not is_same_location:
+        changed["StorageDescriptor"]["Location"] = f"{definition.location}/"
+    return changed, tuple(column["Name"] for column in added)
 
 
-def partition_inputs(wanted: TableDefinition, columns: list[dict[str, str]]) -> dict[tuple[str, ...], dict[str, Any]]:
-    """Return the partitions by their values, as BatchCreatePartition takes them.
+def partition_inputs(
+    definition: TableDefinition, columns: list[dict[str, str]]
+) -> dict[tuple[str, ...], dict[str, Any]]:
+    """Return the partitions by their values, for BatchCreatePartition.
 
     Parameters
     ----------
     columns
-        Those of the table in Glue: Athena and Trino read a partition by its own.
+        The columns of the table in Glue: Athena and Trino read a partition by its own columns.
     """
     return {
-        (found := tuple(glue_values(values))): {
-            "Values": list(found),
-            "StorageDescriptor": _storage(wanted, columns, f"{wanted.location}/{folder}"),
+        (partition := tuple(glue_values(values))): {
+            "Values": list(partition),
+            "StorageDescriptor": _storage(definition, columns, f"{definition.location}/{folder}"),
         }
-        for values, folder in zip(wanted.partitions, wanted.folders, strict=True)
+        for values, folder in zip(definition.partitions, definition.folders, strict=True)
     }
 
 
 @dataclass(frozen=True)
 class PartitionChanges:
-    """Say what to change so that the partitions of a table in Glue are those that its files make.
+    """Changes of the partitions of a Glue table so that they match its files.
 
     Attributes
     ----------
     new, changed
-        As BatchCreatePartition and BatchUpdatePartition take them.
+        Partitions for BatchCreatePartition and BatchUpdatePartition.
     gone
-        The values of those that have no files any more.
+        The values of the partitions without files.
     """
 
     new: list[dict[str, Any]]
@@ -153,52 +157,52 @@ class PartitionChanges:
 
 
 def partition_changes(
-    wanted: Mapping[tuple[str, ...], dict[str, Any]], there: Mapping[tuple[str, ...], Mapping[str, Any]], home: str
+    required: Mapping[tuple[str, ...], dict[str, Any]], existing: Mapping[tuple[str, ...], Mapping[str, Any]], home: str
 ) -> PartitionChanges:
-    """Return what to change; partitions that lie elsewhere stay as they are.
+    """Return the required changes; partitions outside the folder of the table are not changed.
 
     Parameters
     ----------
-    there
-        The partitions in Glue by their values, as GetPartitions returns them.
+    existing
+        The partitions in Glue by their values, as returned by GetPartitions.
     home
         The folder of the table.
     """
     own = {
-        values: each
-        for values, each in there.items()
-        if f"{each.get('StorageDescriptor', {}).get('Location', '')}/".startswith(f"{home}/")
+        values: partition
+        for values, partition in existing.items()
+        if f"{partition.get('StorageDescriptor', {}).get('Location', '')}/".startswith(f"{home}/")
     }
     changed = []
-    for values, each in wanted.items():
-        if values in own and _state(own[values]["StorageDescriptor"]) != _state(each["StorageDescriptor"]):
-            known = {name: own[values][name] for name in ("Parameters", "LastAccessTime") if name in own[values]}
-            storage = {**own[values]["StorageDescriptor"], **each["StorageDescriptor"]}
-            changed.append({**known, **each, "StorageDescriptor": storage})
+    for values, partition in required.items():
+        if values in own and _state(own[values]["StorageDescriptor"]) != _state(partition["StorageDescriptor"]):
+            retained = {name: own[values][name] for name in ("Parameters", "LastAccessTime") if name in own[values]}
+            storage = {**own[values]["StorageDescriptor"], **partition["StorageDescriptor"]}
+            changed.append({**retained, **partition, "StorageDescriptor": storage})
     return PartitionChanges(
-        [each for values, each in wanted.items() if values not in there],
+        [partition for values, partition in required.items() if values not in existing],
         changed,
-        [values for values in own if values not in wanted],
+        [values for values in own if values not in required],
     )
 
 
 def _state(storage: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
-    columns = [(each["Name"].lower(), _folded(each.get("Type", ""))) for each in storage.get("Columns") or ()]
+    columns = [(column["Name"].lower(), _folded(column.get("Type", ""))) for column in storage.get("Columns") or ()]
     return str(storage.get("Location", "")).rstrip("/"), columns
 
 
 def home_of(location: str) -> str:
-    """Return the folder that readers know of a location, which may be that of a publication."""
+    """Return the folder that readers use for a location, which may be that of a publication."""
     return _PUBLICATION.sub("", location)
 
 
 def glue_values(values: Iterable[str | None]) -> list[str]:
-    """Return the values of a partition as Glue names them."""
+    """Return the values of a partition in Glue's notation."""
     return [value or NULL_FOLDER for value in values]
 
 
-def _storage(wanted: TableDefinition, columns: list[dict[str, str]], location: str) -> dict[str, Any]:
-    facts = FILE_FACTS[wanted.format]
+def _storage(definition: TableDefinition, columns: list[dict[str, str]], location: str) -> dict[str, Any]:
+    facts = FILE_FACTS[definition.format]
     return {
         "Columns": columns,
         "Location": f"{location.rstrip('/')}/",
@@ -209,16 +213,16 @@ def _storage(wanted: TableDefinition, columns: list[dict[str, str]], location: s
 
 
 def hive_columns(columns: Iterable[Column], file_format: str = "") -> list[tuple[str, str]]:
-    """Return names and types of columns as Hive and Glue have them.
+    """Return names and types of columns for Hive and Glue.
 
     Raises
     ------
     SchemaError
-        Hive has no such type.
+        If Hive has no such type.
     """
     facts = FILE_FACTS.get(file_format)
     has_types = facts is None or facts.has_types
-    return [(each.name.lower(), each.type.lower() if has_types else "string") for each in columns]
+    return [(column.name.lower(), column.type.lower() if has_types else "string") for column in columns]
 
 
 def _columns(columns: Iterable[Column], file_format: str = "") -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Plan what to change in a catalog so that its table names a lake table: its folder, or newest metadata."""
+"""Changes of a catalog so that its table refers to a lake table: its folder, or newest metadata."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from ddbio.catalog.definition import TableName
 
-# What Spark makes of a table of Delta in Glue; who reads Delta takes columns and files from its log.
+# The storage that Spark gives a Delta table in Glue; readers of Delta use the columns and files of its log.
 _IO = "org.apache.hadoop"
 _DELTA_STORAGE = {
     "InputFormat": f"{_IO}.mapred.SequenceFileInputFormat",
     "OutputFormat": f"{_IO}.hive.ql.io.HiveSequenceFileOutputFormat",
 }
-# What Hudi's own sync makes, and Athena reads:
+# The storage that Hudi's own sync creates, and Athena reads:
 # https://docs.aws.amazon.com/athena/latest/ug/querying-hudi-copy-on-write-create-table-examples.html
 HUDI_INPUT = "org.apache.hudi.hadoop.HoodieParquetInputFormat"
 """The class by which Hive reads a Hudi table."""
@@ -33,16 +33,16 @@ HUDI_COLUMNS = tuple(
     for name in ("commit_time", "commit_seqno", "record_key", "partition_path", "file_name")
 )
 """The columns that Hudi puts before those of a table."""
-# Hive's metastore keeps so many characters of a property; Spark puts the parts together again.
+# Maximum length of a property in Hive's metastore; Spark joins the parts.
 _PART_CHARS = 4000
 ICEBERG = "iceberg://"
-"""Begins the names of tables in catalogs that pyiceberg knows."""
+"""Prefix of the names of tables in catalogs of pyiceberg's configuration."""
 _NUMBER = re.compile(r"/v(\d+)\.metadata\.json$")
 
 
 @dataclass(frozen=True, slots=True)
 class IcebergName:
-    """The name of a table in a catalog of pyiceberg's configuration.
+    """Name of a table in a catalog of pyiceberg's configuration.
 
     Attributes
     ----------
@@ -54,17 +54,17 @@ class IcebergName:
     path: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the name as the option ``catalog`` takes it."""
+        """Return the name in the syntax of the option ``catalog``."""
         return f"{ICEBERG}{self.catalog}/{'.'.join(self.path)}"
 
 
 def parse_iceberg_name(text: str) -> IcebergName:
-    """Return the name that ``iceberg://catalog/namespace.table`` says.
+    """Return the table name in ``iceberg://catalog/namespace.table``.
 
     Raises
     ------
     OptionError
-        If it says none.
+        If the text has no such name.
     """
     catalog, _, path = text.removeprefix(ICEBERG).partition("/")
     names = tuple(path.split("."))
@@ -76,12 +76,12 @@ def parse_iceberg_name(text: str) -> IcebergName:
 def lake_input(
     name: TableName, schema: pa.Schema, location: str, metadata_location: str | None = None
 ) -> dict[str, Any]:
-    """Return the definition of a lake table, as CreateTable takes it.
+    """Return the definition of a lake table for CreateTable.
 
     Parameters
     ----------
     metadata_location
-        The newest metadata of an Iceberg table; a table without is one of Delta.
+        The newest metadata of an Iceberg table; a table without it is a Delta table.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def lake_input(
     own = {"EXTERNAL": "TRUE", "created_by": "ddbio"}
     parameters = {**own, "table_type": "DELTA", "spark.sql.sources.provider": "delta"}
     storage: dict[str, Any] = {
-        "Columns": [{"Name": each, "Type": kind} for each, kind in hive_columns(columns)],
+        "Columns": [{"Name": column, "Type": kind} for column, kind in hive_columns(columns)],
         "Location": location,
     }
     if metadata_location is None:
@@ -112,14 +112,14 @@ def lake_input(
 
 
 def hudi_input(name: TableName, schema: pa.Schema, partition: str, location: str, spark_schema: str) -> dict[str, Any]:
-    """Return the definition of a Hudi table, as CreateTable takes it and Hudi's own sync makes it.
+    """Return the definition of a Hudi table for CreateTable, the same as from Hudi's own sync.
 
     Parameters
     ----------
     partition
-        The column of the partitions.
+        The partition column.
     spark_schema
-        All columns as Spark's JSON, those of partitions at the end: names in Glue have lower case.
+        All columns as Spark's JSON, partition columns at the end: names in Glue are in lower case.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def hudi_input(name: TableName, schema: pa.Schema, partition: str, location: str
         If Hive has no type for a column.
     """
     columns, partitions = columns_of(nameable(hudi_schema(schema, partition)), [partition])
-    parts = [spark_schema[place : place + _PART_CHARS] for place in range(0, len(spark_schema), _PART_CHARS)]
+    parts = [spark_schema[start : start + _PART_CHARS] for start in range(0, len(spark_schema), _PART_CHARS)]
     provider = "spark.sql.sources"
     parameters = {
         "EXTERNAL": "TRUE",
@@ -143,74 +143,77 @@ def hudi_input(name: TableName, schema: pa.Schema, partition: str, location: str
         "Name": name.table,
         "TableType": "EXTERNAL_TABLE",
         "Parameters": parameters,
-        "PartitionKeys": [{"Name": each, "Type": kind} for each, kind in hive_columns(partitions)],
+        "PartitionKeys": [{"Name": column, "Type": kind} for column, kind in hive_columns(partitions)],
         "StorageDescriptor": _hudi_storage(location, hive_columns(columns), library),
     }
 
 
 def hudi_schema(schema: pa.Schema, partition: str) -> pa.Schema:
-    """Return the columns of a Hudi table with its own, and that of the partitions at the end, as catalogs have them."""
-    own = [each for each in schema if each.name != partition]
+    """Return the columns of a Hudi table for catalogs: Hudi's own first, and the partition column last."""
+    own = [field for field in schema if field.name != partition]
     return pa.schema(
-        [each.with_nullable(nullable=True).remove_metadata() for each in (*HUDI_COLUMNS, *own, schema.field(partition))]
+        [
+            field.with_nullable(nullable=True).remove_metadata()
+            for field in (*HUDI_COLUMNS, *own, schema.field(partition))
+        ]
     )
 
 
 def hudi_partitions(table: Mapping[str, Any], values: Iterable[str]) -> dict[tuple[str, ...], dict[str, Any]]:
-    """Return the partitions of a Hudi table by their values, as BatchCreatePartition takes them."""
+    """Return the partitions of a Hudi table by their values, for BatchCreatePartition."""
     storage = table["StorageDescriptor"]
-    columns = [(each["Name"], each["Type"]) for each in storage["Columns"]]
+    columns = [(column["Name"], column["Type"]) for column in storage["Columns"]]
     partition = table["PartitionKeys"][0]["Name"]
     return {
-        (each,): {
-            "Values": [each],
-            "StorageDescriptor": _hudi_storage(f"{storage['Location']}/{partition}={each}", columns, {}),
+        (value,): {
+            "Values": [value],
+            "StorageDescriptor": _hudi_storage(f"{storage['Location']}/{partition}={value}", columns, {}),
         }
-        for each in sorted(set(values))
+        for value in sorted(set(values))
     }
 
 
-def _hudi_storage(location: str, columns: Sequence[tuple[str, str]], given: Mapping[str, str]) -> dict[str, Any]:
+def _hudi_storage(location: str, columns: Sequence[tuple[str, str]], parameters: Mapping[str, str]) -> dict[str, Any]:
     facts = FILE_FACTS["parquet"]
     return {
-        "Columns": [{"Name": each, "Type": kind} for each, kind in columns],
+        "Columns": [{"Name": name, "Type": kind} for name, kind in columns],
         "Location": location,
         "InputFormat": HUDI_INPUT,
         "OutputFormat": facts.output_format,
-        "SerdeInfo": {"SerializationLibrary": facts.serde, "Parameters": {**facts.serde_parameters, **given}},
+        "SerdeInfo": {"SerializationLibrary": facts.serde, "Parameters": {**facts.serde_parameters, **parameters}},
     }
 
 
 def changed_lake_input(
-    name: TableName, existing: Mapping[str, Any], wanted: Mapping[str, Any]
+    name: TableName, existing: Mapping[str, Any], required: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Return the definition with which an existing table names the newest state, or None if it does, or a newer one.
+    """Return the definition that refers an existing table to the newest state; None if it has this or a newer state.
 
     Raises
     ------
     TargetError
         If the table is of another folder or format.
     """
-    there = str(existing.get("StorageDescriptor", {}).get("Location", "")).rstrip("/")
-    given, parameters = existing.get("Parameters") or {}, dict(wanted["Parameters"])
-    kind, ours = _kind(given), _kind(parameters)
-    if there != wanted["StorageDescriptor"]["Location"] or kind != ours:
+    location = str(existing.get("StorageDescriptor", {}).get("Location", "")).rstrip("/")
+    existing_parameters, parameters = existing.get("Parameters") or {}, dict(required["Parameters"])
+    kind, ours = _kind(existing_parameters), _kind(parameters)
+    if location != required["StorageDescriptor"]["Location"] or kind != ours:
         raise TargetError(
-            f"{name} is the {kind or 'plain'} table of {there}, not the {ours} table of "
-            f"{wanted['StorageDescriptor']['Location']}: give another name",
+            f"{name} is the {kind or 'plain'} table of {location}, not the {ours} table of "
+            f"{required['StorageDescriptor']['Location']}: give another name",
             str(name),
         )
-    before = given.get("metadata_location")
+    before = existing_parameters.get("metadata_location")
     if before is not None and _number(before) > _number(parameters["metadata_location"]):
         return None
-    columns = [each["Name"] for each in existing["StorageDescriptor"].get("Columns") or ()]
+    columns = [column["Name"] for column in existing["StorageDescriptor"].get("Columns") or ()]
     if before == parameters.get("metadata_location") and columns == [
-        each["Name"] for each in wanted["StorageDescriptor"]["Columns"]
+        column["Name"] for column in required["StorageDescriptor"]["Columns"]
     ]:
         return None
     if before is not None:
         parameters["previous_metadata_location"] = before
-    return {**wanted, "Parameters": {**given, **parameters}}
+    return {**required, "Parameters": {**existing_parameters, **parameters}}
 
 
 def _kind(parameters: Mapping[str, Any]) -> str:
@@ -218,5 +221,5 @@ def _kind(parameters: Mapping[str, Any]) -> str:
 
 
 def _number(location: str) -> int:
-    found = _NUMBER.search(location)
-    return 0 if found is None else int(found[1])
+    match = _NUMBER.search(location)
+    return 0 if match is None else int(match[1])

@@ -1,4 +1,4 @@
-"""Write the statements that name a lake table in a catalog: for Athena, Hive, Spark SQL, Unity and DuckDB."""
+"""Statements that register a lake table in a catalog: for Athena, Hive, Spark SQL, Unity and DuckDB."""
 
 from __future__ import annotations
 
@@ -19,53 +19,53 @@ if TYPE_CHECKING:
 
 
 def hudi_ddl(name: TableName, table: Mapping[str, Any], partitions: Iterable[str], dialect: Dialect) -> str:
-    """Return the statements that name a Hudi table, each ended by a semicolon.
+    """Return the statements that register a Hudi table, each with a semicolon at its end.
 
     Parameters
     ----------
     table
         Its definition, as of ``hudi_input``.
     partitions
-        The values of its partitions: Athena finds those alone that it was told of.
+        The values of its partitions: Athena reads only registered partitions.
 
     Raises
     ------
     OptionError
-        If the dialect cannot name a Hudi table.
+        If the dialect cannot register a Hudi table.
     """
     storage, keys = table["StorageDescriptor"], table["PartitionKeys"]
-    place = location_uri(storage["Location"])
+    uri = location_uri(storage["Location"])
     if dialect == "spark":
-        # Columns are those of the timeline of the table.
+        # Spark reads the columns from the timeline of the table.
         quoted = f"{dotted(name.database)}.{back_quoted(name.table)}"
         return (
             f"CREATE DATABASE IF NOT EXISTS {dotted(name.database)};\n\n"
-            f"CREATE TABLE IF NOT EXISTS {quoted} USING HUDI\nLOCATION {hive_text(place)};\n"
+            f"CREATE TABLE IF NOT EXISTS {quoted} USING HUDI\nLOCATION {hive_text(uri)};\n"
         )
     if dialect not in {"athena", "hive"}:
         reader = "DuckDB has no reader of Hudi" if dialect == "duckdb" else "Unity takes no Hudi tables of others"
         raise OptionError(f"{reader}: give athena, hive or spark, or apply with format delta")
     database, quoted = back_quoted(name.database), f"{back_quoted(name.database)}.{back_quoted(name.table)}"
     columns, partitioned = (
-        ",\n".join(f"  {back_quoted(each['Name'])} {each['Type']}" for each in found)
-        for found in (storage["Columns"], keys)
+        ",\n".join(f"  {back_quoted(column['Name'])} {column['Type']}" for column in columns_of_kind)
+        for columns_of_kind in (storage["Columns"], keys)
     )
     text = (
         f"CREATE DATABASE IF NOT EXISTS {database};\n\n"
         f"CREATE EXTERNAL TABLE IF NOT EXISTS {quoted} (\n{columns}\n)\nPARTITIONED BY (\n{partitioned}\n)\n"
         f"ROW FORMAT SERDE {hive_text(storage['SerdeInfo']['SerializationLibrary'])}\n"
         f"STORED AS INPUTFORMAT {hive_text(storage['InputFormat'])} OUTPUTFORMAT {hive_text(storage['OutputFormat'])}\n"
-        f"LOCATION {hive_text(place)};\n"
+        f"LOCATION {hive_text(uri)};\n"
     )
     key = keys[0]["Name"]
     added = "".join(
-        f"\n  PARTITION ({key} = {each}) LOCATION {hive_text(f'{place}/{key}={each}')}" for each in partitions
+        f"\n  PARTITION ({key} = {value}) LOCATION {hive_text(f'{uri}/{key}={value}')}" for value in partitions
     )
     return f"{text}\nALTER TABLE {quoted} ADD IF NOT EXISTS{added};\n" if added else text
 
 
 def delta_ddl(name: TableName, schema: pa.Schema, location: str, dialect: Dialect) -> str:
-    """Return the statements that name a Delta table, each ended by a semicolon; no column is said twice.
+    """Return the statements that register a Delta table, each with a semicolon at its end, without redundant columns.
 
     Raises
     ------
@@ -74,28 +74,28 @@ def delta_ddl(name: TableName, schema: pa.Schema, location: str, dialect: Dialec
     """
     if dialect == "duckdb":
         return _duckdb(name, "delta_scan", location)
-    place = hive_text(location_uri(location))
+    uri = hive_text(location_uri(location))
     if dialect in {"spark", "unity"}:
-        # Columns are those of the log of the table, for both.
+        # Both read the columns from the log of the table.
         database, quoted = dotted(name.database), f"{dotted(name.database)}.{back_quoted(name.table)}"
         kind = "SCHEMA" if dialect == "unity" else "DATABASE"
         return (
             f"CREATE {kind} IF NOT EXISTS {database};\n\n"
-            f"CREATE TABLE IF NOT EXISTS {quoted} USING DELTA\nLOCATION {place};\n"
+            f"CREATE TABLE IF NOT EXISTS {quoted} USING DELTA\nLOCATION {uri};\n"
         )
     database, quoted = back_quoted(name.database), f"{back_quoted(name.database)}.{back_quoted(name.table)}"
     begin = f"CREATE DATABASE IF NOT EXISTS {database};\n\nCREATE EXTERNAL TABLE IF NOT EXISTS {quoted}"
     if dialect == "athena":
         # https://docs.aws.amazon.com/athena/latest/ug/delta-lake-tables-getting-started.html
-        return f"{begin}\nLOCATION {place}\nTBLPROPERTIES ('table_type' = 'DELTA');\n"
+        return f"{begin}\nLOCATION {uri}\nTBLPROPERTIES ('table_type' = 'DELTA');\n"
     # https://github.com/delta-io/delta/tree/master/connectors/hive
-    found = hive_columns(columns_of(nameable(schema), [])[0])
-    columns = ",\n".join(f"  {back_quoted(each)} {kind}" for each, kind in found)
-    return f"{begin} (\n{columns}\n)\nSTORED BY 'io.delta.hive.DeltaStorageHandler'\nLOCATION {place};\n"
+    columns_and_types = hive_columns(columns_of(nameable(schema), [])[0])
+    columns = ",\n".join(f"  {back_quoted(column)} {kind}" for column, kind in columns_and_types)
+    return f"{begin} (\n{columns}\n)\nSTORED BY 'io.delta.hive.DeltaStorageHandler'\nLOCATION {uri};\n"
 
 
 def iceberg_ddl(name: TableName, location: str, dialect: Dialect, metadata_location: str) -> str:
-    """Return the statements that name an Iceberg table, each ended by a semicolon.
+    """Return the statements that register an Iceberg table, each with a semicolon at its end.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def iceberg_ddl(name: TableName, location: str, dialect: Dialect, metadata_locat
     Raises
     ------
     OptionError
-        If the dialect cannot name an Iceberg table.
+        If the dialect cannot register an Iceberg table.
     """
     if dialect == "duckdb":
         # The folder has a hint of its newest version.

@@ -1,1 +1,1 @@
-"""Show results as charts: one HTML page that needs nothing beside it, or a PNG."""
+"""Charts of results: one self-contained HTML page, or a PNG."""

@@ -1,7 +1,7 @@
-"""Show a report as one HTML file, which asks no other host for anything, or its charts as a PNG.
+"""Report as one HTML file without references to other hosts, or its charts as a PNG.
 
-A report gives its charts: bars and lines with their titles, units and values. Facts and tables are made of its fields.
-Charts lie in the page as SVG, in colours that follow the reader's light or dark scheme.
+A report provides its charts: bars and lines with their titles, units and values. Facts and tables follow from its
+fields. Charts are embedded as SVG, in colours that follow the reader's light or dark scheme.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ _STYLE = (
     "figure{margin:0;overflow-x:auto}svg{max-width:100%;height:auto}svg text{font-family:inherit!important}"
 )
 _WIDTH_INCHES, _ROW_INCHES, _FRAME_INCHES, _LINES_INCHES, _FACT_INCHES = 8.0, 0.3, 0.9, 3.6, 0.2
-# Characters of a line of facts, beside the labels of the charts.
+# Maximum characters of a line of facts, which must not overlap the labels of the charts.
 _FACT_WIDTH = 80
-# Lines are told apart by their dashes, which readers see who do not see colours.
+# Lines have different dashes, which readers can distinguish without seeing colours.
 _DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (8, 2, 1, 2, 1, 2)), (0, (1, 4)))
 _PNG_COLOURS = {"ink": "#1f2328", "line": "#d0d7de", "bar": "#3f51b5"}
-# Stand-ins that the page's own colours replace.
+# Placeholders that the page's own colours replace.
 _SVG_COLOURS = {"ink": "#010203", "line": "#040506", "bar": "#070809"}
-# matplotlib's settings belong to the process.
+# matplotlib's settings are global to the process.
 _SETTINGS = threading.Lock()
-_MOST_ROWS = 300
+_MAX_ROWS = 300
 # Larger numbers are shown without decimals.
 _ROUNDED_FROM = 1000.0
 
 
 @dataclass(frozen=True)
 class Bars:
-    """Hold horizontal bars under their title: a label and a value each, in one unit."""
+    """Horizontal bars under a title: a label and a value each, in one unit."""
 
     title: str
     unit: str
@@ -66,38 +66,38 @@ class Bars:
         """Return the height."""
         return _FRAME_INCHES + _ROW_INCHES * max(1, len(self.labels))
 
-    def draw(self, place: Any, colours: Mapping[str, str]) -> None:
+    def draw(self, axes: Any, colours: Mapping[str, str]) -> None:
         """Draw the bars on matplotlib's axes."""
-        # By number: two bars may have one label.
+        # By number: two bars may have the same label.
         rows = range(len(self.labels))
-        place.barh(rows, self.values, color=colours["bar"], height=0.7)
-        place.set_yticks(rows, self.labels, color=colours["ink"])
-        place.set_ylim(len(self.labels) - 0.4, -0.6)
-        place.set_xlabel(self.unit, color=colours["ink"])
-        place.grid(axis="x", color=colours["line"], linewidth=0.6)
+        axes.barh(rows, self.values, color=colours["bar"], height=0.7)
+        axes.set_yticks(rows, self.labels, color=colours["ink"])
+        axes.set_ylim(len(self.labels) - 0.4, -0.6)
+        axes.set_xlabel(self.unit, color=colours["ink"])
+        axes.grid(axis="x", color=colours["line"], linewidth=0.6)
         for number, value in zip(rows, self.values, strict=True):
             text = f" {_text(self.unit, value)}"
-            place.annotate(text, (value, number), va="center", color=colours["ink"], fontsize="small")
-        # Space for the numbers behind the bars.
-        place.set_xlim(0, 1.15 * max([*self.values, 0]) or 1)
+            axes.annotate(text, (value, number), va="center", color=colours["ink"], fontsize="small")
+        # Space for the numbers after the bars.
+        axes.set_xlim(0, 1.15 * max([*self.values, 0]) or 1)
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Hold lines under their title: names and values, over common places on the other axis.
+    """Lines under a title: names and values, over common positions on the other axis.
 
     Attributes
     ----------
     over, unit
-        What the places and the values are.
+        The quantities of the positions and of the values.
     is_log
-        Whether both axes are of ratios.
+        Whether both axes are logarithmic.
     """
 
     title: str
     over: str
     unit: str
-    places: Sequence[float]
+    positions: Sequence[float]
     lines: Mapping[str, Sequence[float]]
     is_log: bool = False
 
@@ -106,20 +106,20 @@ class Lines:
         """Return the height."""
         return _LINES_INCHES
 
-    def draw(self, place: Any, colours: Mapping[str, str]) -> None:
+    def draw(self, axes: Any, colours: Mapping[str, str]) -> None:
         """Draw the lines on matplotlib's axes."""
         for (name, values), dashes in zip(self.lines.items(), itertools.cycle(_DASHES)):
-            place.plot(self.places, values, label=name, color=colours["bar"], linestyle=dashes, linewidth=1.4)
+            axes.plot(self.positions, values, label=name, color=colours["bar"], linestyle=dashes, linewidth=1.4)
         if self.is_log:
-            place.loglog()
-            for axis in (place.xaxis, place.yaxis):
+            axes.loglog()
+            for axis in (axes.xaxis, axes.yaxis):
                 axis.set_major_formatter(lambda value, _: f"{value:,g}")
         else:
-            place.set_ylim(bottom=0)
-        place.set_xlabel(self.over, color=colours["ink"])
-        place.set_ylabel(self.unit, color=colours["ink"])
-        place.grid(color=colours["line"], linewidth=0.6)
-        place.legend(frameon=False, labelcolor=colours["ink"], fontsize="small")
+            axes.set_ylim(bottom=0)
+        axes.set_xlabel(self.over, color=colours["ink"])
+        axes.set_ylabel(self.unit, color=colours["ink"])
+        axes.grid(color=colours["line"], linewidth=0.6)
+        axes.legend(frameon=False, labelcolor=colours["ink"], fontsize="small")
 
 
 Chart = Bars | Lines
@@ -127,7 +127,7 @@ Chart = Bars | Lines
 
 @dataclass(frozen=True)
 class Table:
-    """Hold a table under its title; every cell is text."""
+    """Table under a title; every cell is text."""
 
     title: str
     columns: Sequence[str]
@@ -136,7 +136,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Page:
-    """Hold what a page shows: a title, facts as names and values, then charts and tables in their order."""
+    """Contents of a page: a title, facts as names and values, then charts and tables in their order."""
 
     title: str
     facts: Sequence[tuple[str, str]]
@@ -146,27 +146,28 @@ class Page:
 def report_page(title: str, report: Any, charts: Iterable[Chart] = (), facts: Iterable[tuple[str, str]] = ()) -> Page:
     """Return the page of a report: some facts, its charts, and all of its fields as facts and tables.
 
-    Texts and numbers are facts; mappings and sequences of dataclasses are tables; sequences of numbers are left to the
-    charts.
+    Texts and numbers become facts; mappings and sequences of dataclasses become tables; sequences of numbers are only
+    in
+    the charts.
     """
     shown, inner_facts, tables = list(facts), [], []
     for name, value in _fields(report):
         if isinstance(value, Mapping):
-            tables.append(_table(name, ("name", "value"), ((key, _text(key, each)) for key, each in value.items())))
+            tables.append(_table(name, ("name", "value"), ((key, _text(key, item)) for key, item in value.items())))
         elif _are_dataclasses(value):
-            tables += _tables(name, [("", each) for each in value])
+            tables += _tables(name, [("", item) for item in value])
         elif isinstance(value, tuple):
-            shown += [(name, each) for each in value if isinstance(each, str)]
+            shown += [(name, text) for text in value if isinstance(text, str)]
         elif dataclasses.is_dataclass(value):
-            inner_facts += [(f"{name}: {inner}", _text(inner, each)) for inner, each in _fields(value)]
+            inner_facts += [(f"{name}: {inner}", _text(inner, inner_value)) for inner, inner_value in _fields(value)]
         else:
             shown.append((name, _text(name, value)))
     return Page(title, [*shown, *inner_facts], [*charts, *tables])
 
 
 def _fields(report: Any) -> list[tuple[str, Any]]:
-    """Return the fields that hold something, with names for people."""
-    values = ((each.name.replace("_", " "), getattr(report, each.name)) for each in dataclasses.fields(report))
+    """Return the non-empty fields, with names for people."""
+    values = ((field.name.replace("_", " "), getattr(report, field.name)) for field in dataclasses.fields(report))
     return [(name, value) for name, value in values if value is not None and value not in ((), "", {})]
 
 
@@ -175,32 +176,32 @@ def _are_dataclasses(value: Any) -> bool:
 
 
 def _tables(title: str, items: Sequence[tuple[str, Any]]) -> list[Table]:
-    """Return dataclasses, each with its owner, as a table, and what they own as others."""
+    """Return dataclasses, each with its owner, as a table, and the dataclasses in their fields as further tables."""
     rows: list[dict[str, str]] = []
     owned: dict[str, list[tuple[str, Any]]] = {}
     for owner, item in items:
         row = {"of": owner} if owner else {}
         for name, value in _fields(item):
             if _are_dataclasses(value):
-                owned.setdefault(f"{title}: {name}", []).extend((next(iter(row.values())), each) for each in value)
+                owned.setdefault(f"{title}: {name}", []).extend((next(iter(row.values())), child) for child in value)
             else:
                 row[name] = _text(name, value)
         rows.append(row)
     columns = tuple(dict.fromkeys(name for row in rows for name in row))
     table = _table(title, columns, (tuple(row.get(name, "") for name in columns) for row in rows))
-    return [table, *(each for name, values in owned.items() for each in _tables(name, values))]
+    return [table, *(table for name, values in owned.items() for table in _tables(name, values))]
 
 
 def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     cells = tuple(rows)
     title = title.capitalize()
-    if len(cells) > _MOST_ROWS:
-        title = f"{title}: the first {_MOST_ROWS} of {len(cells):,}"
-    return Table(title, columns, cells[:_MOST_ROWS])
+    if len(cells) > _MAX_ROWS:
+        title = f"{title}: the first {_MAX_ROWS} of {len(cells):,}"
+    return Table(title, columns, cells[:_MAX_ROWS])
 
 
 def _text(name: str, value: Any) -> str:
-    """Return a value for people."""
+    """Return a value as text for people."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -209,7 +210,7 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, tuple):
-        return "; ".join(_text(name, each) for each in value)
+        return "; ".join(_text(name, item) for item in value)
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
 
 
@@ -271,31 +272,31 @@ def page_png(page: Page) -> bytes:
     heights = [_FACT_INCHES * (len(lines) + 3), *(chart.inches for chart in charts)]
     with _matplotlib() as make_figure:
         figure = make_figure(figsize=(_WIDTH_INCHES, sum(heights)), layout="constrained")
-        head, *places = figure.subplots(len(heights), height_ratios=heights, squeeze=False)[:, 0]
+        head, *all_axes = figure.subplots(len(heights), height_ratios=heights, squeeze=False)[:, 0]
         head.axis("off")
         head.text(0, 1, page.title, fontsize="x-large", va="top", transform=head.transAxes, in_layout=False)
-        # From the left edge, beside the labels of charts below.
+        # From the left edge, next to the labels of the charts below.
         head.text(0, 0.8, "\n".join(lines), va="top", fontsize="small", transform=head.transAxes, in_layout=False)
-        for place, chart in zip(places, charts, strict=True):
-            _draw(place, chart, _PNG_COLOURS)
-            place.set_title(chart.title, loc="left")
+        for axes, chart in zip(all_axes, charts, strict=True):
+            _draw(axes, chart, _PNG_COLOURS)
+            axes.set_title(chart.title, loc="left")
         out = io.BytesIO()
         figure.savefig(out, format="png", dpi=120)
     return out.getvalue()
 
 
-def _draw(place: Any, chart: Chart, colours: Mapping[str, str]) -> None:
-    chart.draw(place, colours)
-    place.set_facecolor("none")
-    place.tick_params(colors=colours["ink"], which="both")
-    place.set_axisbelow(True)
-    for spine in place.spines.values():
+def _draw(axes: Any, chart: Chart, colours: Mapping[str, str]) -> None:
+    chart.draw(axes, colours)
+    axes.set_facecolor("none")
+    axes.tick_params(colors=colours["ink"], which="both")
+    axes.set_axisbelow(True)
+    for spine in axes.spines.values():
         spine.set_visible(False)
 
 
 @contextmanager
 def _matplotlib() -> Iterator[Any]:
-    """Yield the class of figures, under settings that print text as text."""
+    """Yield the class of figures, with settings that print text as text."""
     try:
         import matplotlib as mpl  # noqa: PLC0415 - an extra
         from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
@@ -307,7 +308,7 @@ def _matplotlib() -> Iterator[Any]:
 
 
 def write_page(page: Page, html_path: str | os.PathLike[str] | None, png_path: str | os.PathLike[str] | None) -> None:
-    """Write a page to the files that are given.
+    """Write a page to the requested files.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""The commit: how the files of a job become visible, all together or not at all."""
+"""Atomic commit of the files of a job."""

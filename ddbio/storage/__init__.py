@@ -1,1 +1,1 @@
-"""Object stores, local and on S3, and the small files of state that ddbio keeps in them."""
+"""Object stores, local and on S3, and the small state files of jobs in them."""
