@@ -1,6 +1,6 @@
-"""Damage a file, or an export, one byte at a time, and read it as a load, a digest or an export would; print what came.
+"""Program that damages a file or an export one byte at a time, reads it as jobs do, and prints the outcomes.
 
-Run as ``damage_target.py KIND… SEED COUNT``: a process of its own, since a loop that leaves its memory ends it.
+Run as ``damage_target.py KIND… SEED COUNT`` in its own process, which a loop that leaves its memory would end.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ FACTS = TableDescription("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on
 
 
 def table() -> pa.Table:
-    """Return rows of many layouts."""
+    """Return rows with many Arrow layouts."""
     numbers = range(ROWS)
     return pa.table({
         "pk": [f"key-{number:04}" for number in numbers],
@@ -64,14 +64,14 @@ def table() -> pa.Table:
 
 
 def as_ipc(path: Path) -> None:
-    """Write rows as a file of Arrow."""
-    # Nothing compressed: every buffer lies in the file as the loops will see it.
+    """Write rows as an Arrow file."""
+    # Without compression: every buffer is in the file exactly as the loops read it.
     with pa.ipc.new_file(path, table().schema) as writer:
         writer.write_table(table(), max_chunksize=16)
 
 
 def as_stream(path: Path) -> None:
-    """Write rows as a stream of Arrow, with views and run ends."""
+    """Write rows as an Arrow stream, with views and run ends."""
     views = (
         table().select(["pk", "n"]).append_column("view", pa.array(["a" * n for n in range(ROWS)], pa.string_view()))
     )
@@ -87,12 +87,12 @@ def as_parquet(path: Path) -> None:
 
 
 def as_orc(path: Path) -> None:
-    """Write rows as ORC, which knows no dictionaries."""
+    """Write rows as ORC, which does not support dictionaries."""
     pa.orc.write_table(table().drop_columns(["choice"]), path, compression="zlib")
 
 
 def staged(store: LocalStore, name: str, compression: Compression) -> tuple[list[StagedFile], pa.Schema]:
-    """Stage rows as a job does, of a format that has no types of Arrow alone."""
+    """Stage rows as a job does, in a format that does not store Arrow types."""
     rows = table().drop_columns(["choice", "map"])
     options, schema = FileOptions(format=name, compression=compression), normalize_schema(rows.schema)
     writer = RollingWriter(store, FileNaming("job", 0), schema, options)
@@ -102,7 +102,7 @@ def staged(store: LocalStore, name: str, compression: Compression) -> tuple[list
 
 
 def written(path: Path, name: str, compression: Compression) -> None:
-    """Write rows as a file that no manifest names."""
+    """Write rows as a file that no manifest lists."""
     store = LocalStore(path.parent)
     (file,), _ = staged(store, name, compression)
     store.complete(file)
@@ -155,7 +155,7 @@ def items() -> list[dict[str, dict[str, object]]]:
 
 
 def read_file(path: Path) -> object:
-    """Return the digest of a file's rows, which are encoded for writes too."""
+    """Return the digest of a file's rows, which are also encoded for writes."""
     store = LocalStore(path.parent)
     files, plan = RowFiles(store), plan_write(FACTS, parse_options(LoadOptions, {"source": "x", "table": "t"}))
     (entry,) = [entry for entry in store.list() if entry.path == path.name]
@@ -183,38 +183,38 @@ def read_export(home: Path) -> object:
 
 
 def damaged(data: bytes, chance: random.Random) -> bytes:
-    """Return bytes of which one is another."""
-    place = chance.randrange(len(data))
-    return data[:place] + bytes([data[place] ^ chance.choice([1, 2, 4, 8, 16, 32, 64, 128, 255])]) + data[place + 1 :]
+    """Return bytes with one byte changed."""
+    index = chance.randrange(len(data))
+    return data[:index] + bytes([data[index] ^ chance.choice([1, 2, 4, 8, 16, 32, 64, 128, 255])]) + data[index + 1 :]
 
 
 def outcomes(kind: str, seed: int, count: int, folder: Path) -> Counter[str]:
-    """Return how often the damage was refused, changed nothing, and changed a value."""
-    chance, found = random.Random(seed), Counter[str]()
+    """Return the numbers of damages that were refused, changed nothing, or changed a value."""
+    chance, counts = random.Random(seed), Counter[str]()
     if kind in FILES:
-        place = folder / f"rows.{kind}"
-        FILES[kind](place)
-        targets, read = [place], read_file
+        target = folder / f"rows.{kind}"
+        FILES[kind](target)
+        targets, read = [target], read_file
     elif kind in FOLDERS:
-        place = folder / kind
-        committed(place, *FOLDERS[kind])
+        target = folder / kind
+        committed(target, *FOLDERS[kind])
         names = {"own.manifest": "_ddbio/job.json", "own.snapshot": "_ddbio/snapshots/*.json"}
-        targets, read = list(place.glob(names.get(kind, "part-*"))), read_folder
+        targets, read = list(target.glob(names.get(kind, "part-*"))), read_folder
     else:
-        place = ExportWriter(folder / kind, encoding="ION" if kind == "ion" else "DYNAMODB_JSON").full(items())
-        manifests = [path for path in sorted(place.iterdir()) if path.name != "_started" and path.is_file()]
-        targets, read = manifests if kind == "manifests" else sorted((place / "data").iterdir()), read_export
-    whole = {path: path.read_bytes() for path in targets}
-    expected = read(place)
+        target = ExportWriter(folder / kind, encoding="ION" if kind == "ion" else "DYNAMODB_JSON").full(items())
+        manifests = [path for path in sorted(target.iterdir()) if path.name != "_started" and path.is_file()]
+        targets, read = manifests if kind == "manifests" else sorted((target / "data").iterdir()), read_export
+    intact = {path: path.read_bytes() for path in targets}
+    expected = read(target)
     for _ in range(count):
         path = chance.choice(targets)
-        path.write_bytes(damaged(whole[path], chance))
+        path.write_bytes(damaged(intact[path], chance))
         try:
-            found["same" if read(place) == expected else "changed"] += 1
+            counts["same" if read(target) == expected else "changed"] += 1
         except DdbioError:
-            found["refused"] += 1
-        path.write_bytes(whole[path])
-    return found
+            counts["refused"] += 1
+        path.write_bytes(intact[path])
+    return counts
 
 
 if __name__ == "__main__":

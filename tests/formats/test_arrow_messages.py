@@ -1,4 +1,4 @@
-"""What Arrow's buffers claim to inflate to is known before they are inflated."""
+"""The sizes that Arrow's buffers claim to inflate to are checked before they are inflated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS = pa.RecordBatch.from_pydict({
     "views": pa.array(["y" * 30] * 1000, pa.string_view()),
 })  # fmt: skip
 OPENED = {"file": pa.ipc.new_file, "stream": pa.ipc.new_stream}
-EACH_FORM = pytest.mark.parametrize("form", OPENED)
+ALL_FORMATS = pytest.mark.parametrize("form", OPENED)
 
 
 def written(form, compression, *batches):
@@ -35,19 +35,19 @@ def written(form, compression, *batches):
     return sink.getvalue()
 
 
-@EACH_FORM
+@ALL_FORMATS
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
-def test_whole_files_pass(form, compression):
+def test_complete_files_pass(form, compression):
     """Batches and dictionaries, with and without compression."""
     check_messages(written(form, compression, ROWS, ROWS.slice(3, 5), ROWS.slice(0, 0)))
 
 
-@EACH_FORM
+@ALL_FORMATS
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
 @pytest.mark.parametrize("column", ["rows", "dictionary"])
 @pytest.mark.parametrize("claimed", [100 * MIB, 1 << 40, (1 << 63) - 1])
 def test_a_buffer_that_claims_too_much_is_refused(form, compression, column, claimed):
-    """The size before a compressed buffer is not believed, be it of rows or of a dictionary."""
+    """The claimed size of a compressed buffer is checked, both of rows and of a dictionary."""
     numbers = pa.array(range(20_000), pa.int64())
     indices = pa.array([0], pa.int8())
     array = numbers if column == "rows" else pa.DictionaryArray.from_arrays(indices, numbers)
@@ -59,17 +59,17 @@ def test_a_buffer_that_claims_too_much_is_refused(form, compression, column, cla
 
 
 def test_a_footer_that_names_a_batch_twice_is_refused(tmp_path):
-    """A small file cannot stand for its rows many times over."""
+    """A small file cannot list the same rows many times."""
     data = written("file", None, ROWS, ROWS)
     with pa.ipc.open_file(data) as file:
         assert file.num_record_batches == 2
-    # Each block of the footer begins with a place at which a message begins.
-    starts = [place for place in range(8, len(data) - 8, 8) if data[place : place + 4] == b"\xff" * 4]
-    blocks = {struct.pack("<q", place) for place in starts}
+    # Each block of the footer starts with the offset of a message.
+    starts = [offset for offset in range(8, len(data) - 8, 8) if data[offset : offset + 4] == b"\xff" * 4]
+    blocks = {struct.pack("<q", start) for start in starts}
     (footer_bytes,) = struct.unpack_from("<i", data, len(data) - 10)
     footer = range(len(data) - 10 - footer_bytes, len(data) - 18)
-    places = [place for place in footer if data[place : place + 8] in blocks]
-    first, second = places[-2:]
+    block_offsets = [offset for offset in footer if data[offset : offset + 8] in blocks]
+    first, second = block_offsets[-2:]
     doubled = data[:second] + data[first : first + 24] + data[second + 24 :]
     (tmp_path / "x.arrow").write_bytes(doubled)
     store = LocalStore(tmp_path)
@@ -78,9 +78,9 @@ def test_a_footer_that_names_a_batch_twice_is_refused(tmp_path):
         list(RowFiles(store).read_file(entry))
 
 
-@EACH_FORM
-def test_any_cut_is_an_error_or_whole(form):
-    """Whatever is missing, the check ends by an error that callers know."""
+@ALL_FORMATS
+def test_any_cut_is_an_error_or_complete(form):
+    """A file that is cut anywhere is read, or raises a documented error."""
     data = written(form, "zstd", ROWS.slice(0, 3))
     for end in range(0, len(data), 7):
         with suppress(DecodeError, pa.ArrowException, EOFError, OSError):

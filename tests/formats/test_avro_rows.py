@@ -1,4 +1,4 @@
-"""Rows are encoded as fastavro reads them: every length of a number, and what lies under nulls and slices."""
+"""Rows are encoded as fastavro reads them: numbers of every length, and values under nulls and slices."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ EDGES = sorted({sign * ((1 << bits) + step) for bits in range(0, 63, 7) for step
 
 
 def decoded(batch):
-    """Return the rows that fastavro finds in the encoded bytes."""
-    places, data = encode_rows(batch)
+    """Return the rows that fastavro reads from the encoded bytes."""
+    row_offsets, data = encode_rows(batch)
     schema = fastavro.parse_schema(avro_schema_of(batch.schema, avro_names(batch.schema)))
-    assert len(places) == batch.num_rows + 1
+    assert len(row_offsets) == batch.num_rows + 1
     rows = []
-    for first, last in itertools.pairwise(places):
+    for first, last in itertools.pairwise(row_offsets):
         source = io.BytesIO(data[first:last])
         rows.append(fastavro.schemaless_reader(source, schema, None))
         assert source.tell() == last - first
@@ -30,18 +30,18 @@ def decoded(batch):
 
 
 def test_whole_numbers_of_every_length():
-    """Numbers at the borders of each length come back, the least and the greatest too."""
+    """Numbers at the bounds of each length are read back, including the minimum and the maximum."""
     values = [*EDGES, -(2**63), 2**63 - 1, None]
-    rows = [{"n": each, "i": None if each is None else int(-(2**31) <= each < 2**31)} for each in values]
+    rows = [{"n": value, "i": None if value is None else int(-(2**31) <= value < 2**31)} for value in values]
     batch = pa.RecordBatch.from_pylist(rows, pa.schema([("n", pa.int64()), ("i", pa.int32())]))
     assert decoded(batch) == rows
 
 
 @pytest.mark.parametrize("kind", [pa.decimal128(38, 3), pa.decimal256(76, 3)])
 def test_decimals_of_every_length(kind):
-    """Decimals at the borders of each number of bytes come back."""
+    """Decimals at the bounds of each number of bytes are read back."""
     values = [sign * (2**bits + step) for bits in range(0, 120, 8) for step in (-129, 0, 127) for sign in (-1, 1)]
-    rows = [{"d": Decimal(each).scaleb(-3)} for each in values] + [{"d": None}, {"d": Decimal(0)}]
+    rows = [{"d": Decimal(value).scaleb(-3)} for value in values] + [{"d": None}, {"d": Decimal(0)}]
     batch = pa.RecordBatch.from_pylist(rows, pa.schema([("d", kind)]))
     assert decoded(batch.slice(1)) == rows[1:]
 
@@ -54,14 +54,14 @@ def test_what_nulls_and_slices_hide_is_not_written():
     maps = pa.MapArray.from_arrays(pa.array([0, 2, 4, 5], pa.int32()), pa.array(list("vwxyz")), items, mask=mask)
     structs = pa.StructArray.from_arrays([lists, pa.array([1.5, 2.5, -0.0])], names=["l", "f"], mask=mask)
     batch = pa.RecordBatch.from_arrays([lists, maps, structs, pa.array([True, None, False])], names=list("lmst"))
-    wanted = [
+    expected = [
         {"l": ["a", None], "m": {"v": "a", "w": None}, "s": {"l": ["a", None], "f": 1.5}, "t": True},
         {"l": None, "m": None, "s": None, "t": None},
         {"l": ["é"], "m": {"z": "é"}, "s": {"l": ["é"], "f": -0.0}, "t": False},
     ]
-    assert decoded(batch) == wanted
-    assert decoded(batch.slice(1)) == wanted[1:]
-    assert decoded(batch.slice(1, 1)) == wanted[1:2]
+    assert decoded(batch) == expected
+    assert decoded(batch.slice(1)) == expected[1:]
+    assert decoded(batch.slice(1, 1)) == expected[1:2]
     assert decoded(batch.slice(0, 0)) == []
 
 

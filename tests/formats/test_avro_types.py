@@ -26,12 +26,12 @@ def logical(kind, meaning, **options):
 
 
 def fixed(size, meaning, **options):
-    """Return a type of so many bytes with a logical type."""
+    """Return a type of the given number of bytes with a logical type."""
     return logical("fixed", meaning, name="Fixed", size=size, **options)
 
 
 def lines_of(folder, kind, value):
-    """Return the DynamoDB JSON of a file of fastavro with one value."""
+    """Return a fastavro file with one value as DynamoDB JSON."""
     fields = [{"name": "id", "type": "string"}, {"name": "v", "type": kind}]
     schema = fastavro.parse_schema({"type": "record", "name": "r", "fields": fields})
     with (folder / "x.avro").open("wb") as file:
@@ -46,7 +46,7 @@ UUID, UUID_TEXT = uuid.UUID(int=5), '{"S":"00000000-0000-0000-0000-000000000005"
 
 
 def number(value):
-    """Return a number as Avro writes it."""
+    """Return a number in Avro's encoding."""
     coded, out = (value << 1) ^ (value >> 63), bytearray()
     while coded > 0x7F:
         out.append(coded & 0x7F | 0x80)
@@ -78,7 +78,7 @@ BOMBS = [
 @pytest.mark.parametrize(("fields", "rows", "data"), BOMBS, ids=range(len(BOMBS)))
 @pytest.mark.parametrize("codec", ["null", "deflate"])
 def test_counts_that_no_bytes_explain_are_refused(tmp_path, fields, rows, data, codec):
-    """Rows, elements and texts that a block claims are not made before its bytes are looked at."""
+    """Rows, elements and texts that a block claims are not allocated before its bytes are checked."""
     schema = {"type": "record", "name": "r", "fields": fields}
     sink = io.BytesIO()
     fastavro.writer(sink, schema, [], codec=codec, sync_marker=b"S" * 16)
@@ -91,7 +91,7 @@ def test_counts_that_no_bytes_explain_are_refused(tmp_path, fields, rows, data, 
 
 
 def test_rows_without_bytes_are_read_if_they_are_few(tmp_path):
-    """Columns of nothing but nulls are rows like others."""
+    """Columns with only nulls are ordinary rows."""
     schema = {
         "type": "record",
         "name": "r",
@@ -106,7 +106,7 @@ def test_rows_without_bytes_are_read_if_they_are_few(tmp_path):
 
 @pytest.mark.parametrize("codec", ["deflate", "zstandard", "snappy"])
 def test_blocks_do_not_inflate_beyond_their_size(codec):
-    """No codec makes gigabytes of a block, claimed or true."""
+    """No codec inflates a block to gigabytes, whether the size is claimed or true."""
     zeros = bytes(200 << 20)
     packed = {
         "deflate": lambda: zlib.compress(zeros, 9, wbits=-15),
@@ -117,7 +117,7 @@ def test_blocks_do_not_inflate_beyond_their_size(codec):
         _decompress(packed, codec)
 
 
-@pytest.mark.parametrize(("kind", "value", "wanted"), [
+@pytest.mark.parametrize(("kind", "value", "expected"), [
     (logical("string", "uuid"), UUID, UUID_TEXT),
     (["null", logical("string", "uuid")], UUID, UUID_TEXT),
     ({"type": "array", "items": logical("string", "uuid")}, [UUID], f'{{"L":[{UUID_TEXT}]}}'),
@@ -142,9 +142,9 @@ def test_blocks_do_not_inflate_beyond_their_size(codec):
     (logical("string", "unheard-of"), "x", '{"S":"x"}'),
     ({"type": "enum", "name": "e", "symbols": ["A", "B"]}, "B", '{"S":"B"}'),
 ])  # fmt: skip
-def test_logical_types_become_attributes(tmp_path, kind, value, wanted):
-    """A logical type of another stored type than Avro says is ignored, as Avro says."""
-    assert lines_of(tmp_path, kind, value) == f'{{"id":{{"S":"a"}},"v":{wanted}}}\n'
+def test_logical_types_become_attributes(tmp_path, kind, value, expected):
+    """A logical type on another stored type than Avro specifies is ignored."""
+    assert lines_of(tmp_path, kind, value) == f'{{"id":{{"S":"a"}},"v":{expected}}}\n'
 
 
 @pytest.mark.parametrize(("kind", "value", "message"), [
@@ -153,8 +153,8 @@ def test_logical_types_become_attributes(tmp_path, kind, value, wanted):
     (["null", "int", "string"], 5, "a value of it may have several types: make a file with one type for each column"),
     ({"type": "record", "name": "n", "fields": [{"name": "m", "type": ["null", "n"]}]}, {"m": None}, "contains itself"),
 ])  # fmt: skip
-def test_types_without_a_form_are_refused(tmp_path, kind, value, message):
-    """The error says what to do."""
+def test_types_without_an_equivalent_are_refused(tmp_path, kind, value, message):
+    """The error has an advice."""
     with pytest.raises(DecodeError, match=re.escape(message)):
         lines_of(tmp_path, kind, value)
 
@@ -170,7 +170,7 @@ def test_types_without_a_form_are_refused(tmp_path, kind, value, message):
     (["null", "string"], ""),
 ])  # fmt: skip
 def test_types_that_are_not_written_again(kind, lost):
-    """A compaction leaves files alone that have one."""
+    """A compaction does not rewrite files with such a type."""
     described = {"type": "record", "name": "rows", "fields": [{"name": "v", "type": kind}]}
     assert unwritable_type(described) == lost
     assert ("decimal" in str(kind)) == ("logicalType" in str(as_stored(described)))

@@ -1,4 +1,4 @@
-"""CSV by the rules of RFC 4180, and the same columns however a file is read: whole, in pieces, by ranges."""
+"""CSV follows RFC 4180, and has the same columns whether a file is read completely, in pieces or by ranges."""
 
 import pytest
 
@@ -14,16 +14,16 @@ from ddbio.storage.local_store import LocalStore
 BROKEN = {
     "unclosed at the end": ('id,v\na,x\nb,"y\nc,z\nd,w\n', "line 3: the quote that opens"),
     "unclosed as the last sign": ('id,v\na,x\nb,"', "line 3: the quote that opens"),
-    "unclosed behind two quotes": ('id,v\na,"x""\nb,y\n', "line 2: the quote that opens"),
+    "unclosed after two quotes": ('id,v\na,"x""\nb,y\n', "line 2: the quote that opens"),
     "two unclosed": ('id,v\na,"x\nb,y\nc,"z\nd,w\n', "line 2: .*followed by 'z'"),
     "in the header": ('id,"v\na,x\n', "line 1: the quote that opens"),
     "backslashes": ('id,v\na,"say \\"hi\\" now"\n', r"line 2: .*followed by 'hi.*not with a backslash"),
     "a backslash at the end": ('id,v\na,"C:\\""\nb,"x"\n', "line 2: .*followed by 'x\"'"),
-    "text behind a quote": ('id,v\na,"x"y\n', "line 2: .*followed by 'y'"),
-    "a blank behind a quote": ('id,v\na,"x" \n', "line 2: .*followed by ' '"),
-    "a cell behind a quote": ('id,v\n"a""b"c,x\n', "line 2: .*followed by 'c,x'"),
-    "behind line ends in a cell": ('id,v\r\na,"1\r\n2\r\n3"4\r\n', "line 2: .*followed by '4'"),
-    "beside a quote that opens nothing": ('id,v\na,5" wide\nb,"x"y\n', "line 3: .*followed by 'y'"),
+    "text after a quote": ('id,v\na,"x"y\n', "line 2: .*followed by 'y'"),
+    "a blank after a quote": ('id,v\na,"x" \n', "line 2: .*followed by ' '"),
+    "a cell after a quote": ('id,v\n"a""b"c,x\n', "line 2: .*followed by 'c,x'"),
+    "after line ends in a cell": ('id,v\r\na,"1\r\n2\r\n3"4\r\n', "line 2: .*followed by '4'"),
+    "next to a quote that opens nothing": ('id,v\na,5" wide\nb,"x"y\n', "line 3: .*followed by 'y'"),
     "a quote in a cell, and an unclosed one": ('id,v\na,5"\nb,"x\nc,y\n', "line 3: the quote that opens"),
 }
 LEGAL = {
@@ -32,30 +32,30 @@ LEGAL = {
     "empty": ('id,v\na,""\n', ["a", None]),
     "only quotes": ('id,v\na,""""""\n', ["a", '""']),
     "a backslash": ('id,v\na,"C:\\"\n', ["a", "C:\\"]),
-    "quotes within a cell that has none around it": ('id,v\na,5" x 3"\n', ["a", '5" x 3"']),
+    "quotes within a cell without quotes": ('id,v\na,5" x 3"\n', ["a", '5" x 3"']),
     "all quoted, no line end": ('"id","v"\n"a","x,y"', ["a", "x,y"]),
     "carriage returns": ('id,v\r"a","x"\r', ["a", "x"]),
 }
 
 
 def read(folder, text, how, **options):
-    """Return the rows of CSV, read whole, in pieces, by ranges, or on threads."""
+    """Return the rows of CSV, read completely, in pieces, by ranges, or on threads."""
     (folder / "rows.csv").write_bytes(text.encode())
     [entry] = LocalStore(folder).list()
-    store, given = LocalStore(folder), ReadOptions(**options)
+    store, read_options = LocalStore(folder), ReadOptions(**options)
     if how == "threads":
-        ahead = TextAhead(store, entry, CSV, given, 8)
-        batches = ahead.batches() if ahead.is_split else CSV.open_reader(store, entry, given).read(0, 0)
+        ahead = TextAhead(store, entry, CSV, read_options, 8)
+        batches = ahead.batches() if ahead.is_split else CSV.open_reader(store, entry, read_options).read(0, 0)
     else:
         piece_bytes = 8 if how == "pieces" else 1 << 30
-        batches = TextReader(store, entry, given, make_rows=CsvRows, piece_bytes=piece_bytes).read(0, 0)
+        batches = TextReader(store, entry, read_options, make_rows=CsvRows, piece_bytes=piece_bytes).read(0, 0)
     return [row for batch in batches for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize("how", ["whole", "pieces", "threads"])
 @pytest.mark.parametrize("case", BROKEN)
 def test_broken_quotes_are_an_error_with_the_line(tmp_path, case, how):
-    """No row is swallowed, and no value changed, on any path."""
+    """No row is lost, and no value changed, by any reader."""
     text, message = BROKEN[case]
     with pytest.raises(DecodeError, match=message):
         read(tmp_path, text, how)
@@ -64,14 +64,14 @@ def test_broken_quotes_are_an_error_with_the_line(tmp_path, case, how):
 @pytest.mark.parametrize("how", ["whole", "pieces", "threads"])
 @pytest.mark.parametrize("case", LEGAL)
 def test_legal_quotes_are_read(tmp_path, case, how):
-    """What RFC 4180 allows has one meaning."""
+    """Texts that RFC 4180 allows are read without ambiguity."""
     text, values = LEGAL[case]
     check_quotes(text.encode())
     assert [list(row.values()) for row in read(tmp_path, text, how)] == [values]
     assert header_names(b"\n" + text.encode()) == ["id", "v"]
 
 
-# Each with the cells of three parts of a file, the values, and the type.
+# For each case: the cells of three parts of a file, the values, and the type.
 COLUMNS = {
     "words only": (["NA", "null", ""], ["NA", "null", ""], "S"),
     "words of other programs": (["n/a", "nan", "#N/A"], ["n/a", "nan", "#N/A"], "S"),
@@ -94,7 +94,7 @@ COLUMNS = {
 
 @pytest.mark.parametrize("case", COLUMNS)
 def test_a_column_is_the_same_however_its_parts_are_read(tmp_path, case):
-    """One file, pieces of it, or several files: the values are those of all cells together."""
+    """The values of one file, of its pieces or of several files are those of all cells together."""
     cells, values, tag = COLUMNS[case]
     text = "id,v\n" + "".join(f"{number},{cell}\n" for number, cell in enumerate(cells))
     for how in ("whole", "pieces", "threads"):
@@ -110,7 +110,7 @@ def test_a_column_is_the_same_however_its_parts_are_read(tmp_path, case):
 @pytest.mark.parametrize("how", ["whole", "pieces", "threads"])
 @pytest.mark.parametrize("words", [("NA", "n/a"), ("nan",), ("-", "\\N"), ("",)])
 def test_words_that_are_given_are_missing_in_every_column(tmp_path, words, how):
-    """Text, numbers, keys and declared columns: all know the words, and no others."""
+    """The words apply to text, numbers, keys and declared columns, and no other words do."""
     lines = [f"{word},{word},{word}" for word in words]
     text = "\n".join(["s,n,k", "text,1,k", *lines, "null,2,NULL"])
     rows = read(tmp_path, text, how, null_values=words, keys={"k": "S"})
@@ -120,7 +120,7 @@ def test_words_that_are_given_are_missing_in_every_column(tmp_path, words, how):
 
 
 def test_a_cell_that_never_ends_is_found_before_memory_does(tmp_path, monkeypatch):
-    """A row that is larger than any item is an error, not all of the file."""
+    """A row that is larger than any item is an error, before the rest of the file is read."""
     monkeypatch.setattr("ddbio.formats.text_reader.MOST_ROW_BYTES", 1000)
     text = "id,v\n" + "a,x\n" * 100 + 'b,"y\n' + "c,z\n" * 1000
     with pytest.raises(DecodeError, match=r"larger than .* not closed"):

@@ -1,4 +1,4 @@
-"""Files that are damaged, byte by byte: refused or read, in a process that lives; those of our own jobs refused."""
+"""Damaged files are refused or read without a crash, byte by byte; those of ddbio's jobs are refused."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-# With checksums of their own, and with those of a manifest.
+# Files with their own checksums, and files with those of a manifest.
 OWN = ("own.parquet", "avro", "zstd.avro", "csv.gz", "own.csv", "own.csv.zst", "own.json", "own.dynamodb.json")
 OWN += ("own.avro", "own.orc", "own.manifest", "own.snapshot")
 KINDS = (*OWN, "arrow", "ipc", "parquet", "orc", "csv", "json", "gz", "ion", "manifests")
@@ -16,7 +16,7 @@ CHECKED = (*OWN, "gz", "ion", "manifests")
 
 @pytest.mark.timeout(3600)
 def test_no_byte_of_a_file_ends_the_process(seeds):
-    """A byte that is another is an error of ours or another value; where a checksum stands, it is an error."""
+    """A changed byte is an error of ddbio or another value; it is an error if a checksum covers the byte."""
     chosen = seeds(40, 1_000)
     seed, count = chosen[0], len(chosen)
     command = [sys.executable, str(Path(__file__).parent / "damage_target.py"), *KINDS, str(seed), str(count)]

@@ -1,4 +1,4 @@
-"""Inflating: whole lines, exact bytes, bounded memory, no bombs."""
+"""Inflating: complete lines, exact bytes, bounded memory, no bombs."""
 
 import bz2
 import collections
@@ -19,13 +19,13 @@ from ddbio.items import expansion
 
 
 def pieces(data: bytes, size: int) -> list[bytes]:
-    """Return data in pieces of so many bytes."""
+    """Return data in pieces of ``size`` bytes."""
     return [data[start : start + size] for start in range(0, len(data), size)]
 
 
 @given(st.lists(st.binary(max_size=200), max_size=20), st.integers(1, 400), st.integers(1, 3))
 def test_text_and_checksum_survive_any_cut(lines, size, members):
-    """Whatever the pieces and the members of the file, the text comes whole and the MD5 is that of the file."""
+    """The text is complete and the MD5 is that of the file, for all pieces and numbers of members."""
     text = b"\n".join(lines)
     data = gzip.compress(text, mtime=0) * members
     reader = GzipReader(pieces(data, size), "f")
@@ -37,7 +37,7 @@ def test_text_and_checksum_survive_any_cut(lines, size, members):
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 @pytest.mark.parametrize("text", [b"", b"a\nb", b"".join(b"%d%s\n" % (n, b"x" * (n % 500)) for n in range(40_000))])
 def test_any_text_comes_in_blocks(pack, text):
-    """Text, packed or as it is, comes whole, in blocks that end where lines end."""
+    """Text, compressed or not, arrives completely, in blocks that end at line ends."""
     blocks = [bytes(block) for block in line_blocks(pieces(pack(text), 100_000), "f")]
     assert b"".join(blocks) == text
     assert all(block.endswith(b"\n") and len(block) <= 2 * BLOCK_BYTES for block in blocks[:-1])
@@ -54,20 +54,20 @@ def test_blocks_end_where_lines_end():
 
 
 def test_longest_lines_pass():
-    """Lines of 20 MB, longer than any item's, come whole."""
+    """Lines of 20 MB, longer than any item's, arrive completely."""
     lines = [b"a" * 20_000_000 + b"\n", b"b" * 20_000_000 + b"\n"]
     assert b"".join(map(bytes, GzipReader(pieces(gzip.compress(b"".join(lines), 1), 1 << 20), "f"))) == b"".join(lines)
 
 
 def test_line_beyond_any_item_is_refused():
-    """A line that no item could make ends the reading before it is held whole."""
+    """A line that is longer than any item's ends the reading before all of it is in memory."""
     data = gzip.compress(b"\n" + b"a1b2" * 30_000_000, 1)
     with pytest.raises(DecodeError, match="f has a line"):
         list(GzipReader(pieces(data, 1 << 16), "f"))
 
 
 def test_densest_item_passes():
-    """Lines of one repeated letter, which deflate best of all items, pass whatever the file's size."""
+    """Lines of one repeated letter, which deflate best of all items, pass in files of any size."""
     text = (b'{"Item":{"a":{"S":"' + b"a" * 380_000 + b'"}}}\n') * 250
     data = gzip.compress(text, 9)
     assert len(text) / len(data) > 850
@@ -75,7 +75,7 @@ def test_densest_item_passes():
 
 
 def test_bomb_is_refused_in_little_memory(monkeypatch):
-    """Text that inflates beyond all measure is refused, and never held."""
+    """Text that inflates beyond the limit is refused, and never in memory."""
     monkeypatch.setattr(expansion, "FREE_BYTES", 1 << 20)
     deflater = zlib.compressobj(9, wbits=31)
     data = b"".join(deflater.compress(b"\n" * (1 << 20)) for _ in range(100)) + deflater.flush()
@@ -91,29 +91,29 @@ def test_bomb_is_refused_in_little_memory(monkeypatch):
 
 @pytest.mark.parametrize("cut", [0, 1, 5, 12, 30, -9, -1])
 def test_file_that_ends_early_is_refused(cut):
-    """No part of a gzip file passes for the whole."""
+    """A truncated gzip file is refused."""
     data = gzip.compress(b"some text\n" * 10)[:cut]
     with pytest.raises(DecodeError, match="f ends early"):
         list(GzipReader([data] if data else [], "f"))
 
 
-@pytest.mark.parametrize("place", [0, 3, 15, -5])
-def test_broken_file_is_refused(place):
-    """A wrong byte in head, text or checksum is no silent loss."""
+@pytest.mark.parametrize("index", [0, 3, 15, -5])
+def test_broken_file_is_refused(index):
+    """A wrong byte in header, text or checksum is an error."""
     data = bytearray(gzip.compress(bytes(range(256)) * 4))
-    data[place] ^= 0xFF
+    data[index] ^= 0xFF
     with pytest.raises(DecodeError, match="f "):
         list(GzipReader([bytes(data)], "f"))
 
 
 def test_rest_after_the_file_is_refused():
-    """Bytes after the last member are no gzip file."""
+    """Bytes after the last member are not accepted."""
     with pytest.raises(DecodeError, match="f is not a gzip file"):
         list(GzipReader([gzip.compress(b"text") + b"rest of something else"], "f"))
 
 
 def test_checksum_covers_what_was_not_inflated():
-    """The MD5 is the whole file's, also when the reading ended early."""
+    """The MD5 is that of the complete file, even if reading ended early."""
     data = gzip.compress(b"x\n" * BLOCK_BYTES)
     reader = GzipReader(pieces(data, 100), "f")
     next(iter(reader))
@@ -133,7 +133,7 @@ def packed(codec: str, blocks: list[bytes]) -> bytes:
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "bz2"])
 @pytest.mark.parametrize(("text", "message"), [(b"\n", "1000 times"), (b"a", "a line of more than|1000 times")])
 def test_no_codec_expands_beyond_all_measure(monkeypatch, codec, text, message):
-    """Lines of nothing, and a line without end, end the reading soon, read as lines or at once."""
+    """Empty lines, and a line without end, end the reading soon, both by lines and in one step."""
     monkeypatch.setattr(expansion, "FREE_BYTES", 4 << 20)
     monkeypatch.setattr("ddbio.formats.decompress.FREE_BYTES", 4 << 20)
     data = packed(codec, [text * (1 << 20)] * 100)
@@ -145,7 +145,7 @@ def test_no_codec_expands_beyond_all_measure(monkeypatch, codec, text, message):
 
 @pytest.mark.parametrize("codec", ["plain", "gzip", "zstd", "bz2"])
 def test_a_line_has_a_largest_size_in_every_codec(codec):
-    """A line that is longer than it may be is refused, whatever the file is compressed by."""
+    """A line above the limit is refused, with every compression."""
     chunks = [bytes(range(11, 256)) * 5000] * 8
     data = b"".join(chunks) if codec == "plain" else packed(codec, chunks)
     with pytest.raises(DecodeError, match="f has a line of more than 6000000 bytes"):
@@ -154,8 +154,8 @@ def test_a_line_has_a_largest_size_in_every_codec(codec):
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "bz2"])
-def test_what_is_inflated_at_once_is_limited(monkeypatch, codec):
-    """A file that can only be read whole may not become more than a size, at any ratio."""
+def test_what_is_inflated_in_one_step_is_limited(monkeypatch, codec):
+    """A file that can only be read completely may not exceed a size, at any ratio."""
     monkeypatch.setattr("ddbio.formats.decompress.MOST_WHOLE_BYTES", 3_000_000)
     monkeypatch.setattr("ddbio.formats.decompress.FREE_BYTES", 1_000_000)
     text = random.Random(1).randbytes(2_900_000)

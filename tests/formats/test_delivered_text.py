@@ -1,4 +1,4 @@
-"""Text as Firehose compresses it, and the formats that it is told from."""
+"""Text as Firehose compresses it, and detection of other formats."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ def blocks(data, size):
 
 def java(data):
     """Return the stream of snappy-java, which Firehose calls Snappy."""
-    parts = (struct.pack(">i", len(each)) + each for each in blocks(data, 32 << 10))
+    parts = (struct.pack(">i", len(block)) + block for block in blocks(data, 32 << 10))
     return b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + b"".join(parts)
 
 
 def hadoop(data, size=100_000):
     """Return Hadoop's blocks of several parts."""
-    found = b""
+    text = b""
     for start in range(0, len(data), 2 * size):
         part = data[start : start + 2 * size]
-        found += struct.pack(">i", len(part))
-        found += b"".join(struct.pack(">i", len(each)) + each for each in blocks(part, size))
-    return found
+        text += struct.pack(">i", len(part))
+        text += b"".join(struct.pack(">i", len(block)) + block for block in blocks(part, size))
+    return text
 
 
 def framed(data):
     """Return the stream of Google's framing, with a chunk to be skipped and one that is not compressed."""
-    found = b"\xff\x06\x00\x00sNaPpY\xfe\x02\x00\x00xx\x01\x05\x00\x00\0\0\0\0" + data[:1]
-    for each in blocks(data[1:], 64 << 10):
-        found += b"\x00" + (len(each) + 4).to_bytes(3, "little") + b"\0\0\0\0" + each
-    return found
+    text = b"\xff\x06\x00\x00sNaPpY\xfe\x02\x00\x00xx\x01\x05\x00\x00\0\0\0\0" + data[:1]
+    for block in blocks(data[1:], 64 << 10):
+        text += b"\x00" + (len(block) + 4).to_bytes(3, "little") + b"\0\0\0\0" + block
+    return text
 
 
 def zipped(data):
@@ -55,7 +55,7 @@ def zipped(data):
     return out.getvalue()
 
 
-FORMS = {
+FORMATS = {
     "plain": bytes,
     "gzip": gzip.compress,
     "bzip2": bz2.compress,
@@ -66,23 +66,23 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("text", [TEXT, TEXT[:29]], ids=["long", "short"])
 def test_text_comes_whole(form, text):
-    """In every form, as what it begins with too, unless only the whole object can be decompressed."""
-    data = FORMS[form](text)
+    """Text is read in every format, also from the head, unless only the complete object can be decompressed."""
+    data = FORMATS[form](text)
     assert delivered_text(data, "o") == text
     head = delivered_head(data[:5000], "o", 1000)
-    is_whole = form in {"ZIP", "java", "hadoop", "framed"} or (form == "bzip2" and len(data) > 5000)
-    assert head is None if is_whole else text.startswith(head[:29])
+    needs_complete_object = form in {"ZIP", "java", "hadoop", "framed"} or (form == "bzip2" and len(data) > 5000)
+    assert head is None if needs_complete_object else text.startswith(head[:29])
 
 
 @pytest.mark.parametrize("cut", [7, 30, 5000])
 @pytest.mark.parametrize("form", ["gzip", "ZIP", "java", "hadoop", "framed"])
 def test_what_ends_early_is_refused(form, cut):
-    """With the name of the object."""
+    """Truncated objects are refused with their name."""
     with pytest.raises(DecodeError, match=r"^year/o is not a whole (gzip|ZIP|Snappy) file"):
-        delivered_text(FORMS[form](TEXT)[:-cut], "year/o")
+        delivered_text(FORMATS[form](TEXT)[:-cut], "year/o")
 
 
 @pytest.mark.parametrize(
@@ -97,13 +97,13 @@ def test_what_ends_early_is_refused(form, cut):
     ids=["bomb", "unknown chunk", "no blocks", "one byte", "no archive"],
 )
 def test_what_is_damaged_is_refused(data):
-    """A length is not believed that no compression reaches."""
+    """A length that no compression reaches is refused."""
     with pytest.raises(DecodeError, match="o is not a whole"):
         delivered_text(data, "o")
 
 
 @pytest.mark.parametrize(
-    ("data", "place", "name"),
+    ("data", "path", "name"),
     [
         (b"a,b\n1,2\n", "o.csv", "CSV"),
         (gzip.compress(b"a,b\n1,2\n"), "in/o.csv.gz", "CSV"),
@@ -113,9 +113,9 @@ def test_what_is_damaged_is_refused(data):
     ],
     ids=["CSV", "CSV in gzip", "Avro", "Arrow", "xz"],
 )
-def test_other_formats_are_named(data, place, name):
-    """Whether a part of an object is looked at or all of it."""
-    for read in (lambda: delivered_text(data, place), lambda: delivered_head(data, place, 1000)):
-        with pytest.raises(DecodeError, match=f"^{place} is {name}: changes are read from JSON"):
+def test_other_formats_are_named(data, path, name):
+    """Other formats are refused by name, for the head of an object and for all of it."""
+    for read in (lambda: delivered_text(data, path), lambda: delivered_head(data, path, 1000)):
+        with pytest.raises(DecodeError, match=f"^{path} is {name}: changes are read from JSON"):
             read()
     assert delivered_text(b'{"a":1}', "o.csv") == b'{"a":1}'

@@ -1,4 +1,4 @@
-"""Manifests of exports: what is honoured, what is refused."""
+"""Manifests of exports: used and refused members."""
 
 import base64
 import hashlib
@@ -13,7 +13,7 @@ MD5 = base64.b64encode(hashlib.md5(b"x").digest()).decode()
 
 
 def summary(**members) -> ExportSummary:
-    """Return the summary of a full export of DynamoDB JSON, its members replaced; None takes one away."""
+    """Return the summary of a full export of DynamoDB JSON with replaced members; None removes a member."""
     stated = {"itemCount": 1, "outputFormat": "DYNAMODB_JSON", "exportType": "FULL_EXPORT", **members}
     return parse_summary(json.dumps({name: value for name, value in stated.items() if value is not None}).encode(), "s")
 
@@ -36,7 +36,7 @@ def test_incremental_summary_has_its_window():
 
 
 def test_filtered_export_is_flagged():
-    """A summary that names a filter is flagged, one that has none is not."""
+    """A summary with a filter is flagged, and one without a filter is not."""
     assert summary(filterSpecification={"FilterExpression": "a = b"}).filtered
     assert not summary(filterSpecification=None).filtered
 
@@ -49,26 +49,26 @@ def test_filtered_export_is_flagged():
     ],
 )  # fmt: skip
 def test_summary_that_is_none_is_refused(members):
-    """A count that is none, an unknown kind or encoding, a text that is none."""
+    """A negative or non-integer count, an unknown kind or encoding, and a text of another type are refused."""
     with pytest.raises(ExportIncompleteError):
         summary(**members)
 
 
 def test_wrong_member_is_named():
-    """Whoever reads the error knows what to look for in the manifest."""
+    """The error names the member of the manifest."""
     with pytest.raises(ExportIncompleteError, match="outputFormat is 'CSV', not one of DYNAMODB_JSON, ION"):
         summary(outputFormat="CSV")
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{", b"\xff", b'"x"', b"[" * 100_000])
 def test_summary_that_is_no_object_is_refused(data):
-    """Bytes that are no JSON object are refused, also such as exhaust a parser's stack."""
+    """Bytes that are not a JSON object are refused, including those that exhaust a parser's stack."""
     with pytest.raises(ExportIncompleteError, match="s "):
         parse_summary(data, "s ")
 
 
 def test_files_are_known_by_their_last_component():
-    """Bucket and prefix of a key play no part; empty files are left out."""
+    """Bucket and prefix of a key are ignored; empty files are left out."""
     data = entry("far/away/AWSDynamoDB/1-a/data/k3p7.json.gz") + entry("data/b.json.gz", 0) + b"\n" + entry("c", 2)
     files = parse_files(data, "f", summary(itemCount=3))
     assert [(file.name, file.items) for file in files] == [("k3p7.json.gz", 1), ("c", 2)]
@@ -101,13 +101,13 @@ def test_hostile_names_are_refused(key):
     ],
 )
 def test_what_contradicts_itself_is_refused(listed, count, message):
-    """An MD5 is the base64 of sixteen bytes, no file counts twice, and the files' items are the summary's."""
+    """An MD5 is the base64 of sixteen bytes, no file is listed twice, and the sum of items is that of the summary."""
     with pytest.raises(ExportIncompleteError, match=message):
         parse_files(listed, "f", summary(itemCount=count))
 
 
 def test_manifest_must_have_its_checksum():
-    """The right MD5 passes with white space around it; another one, or none at all, is refused."""
+    """The right MD5 passes with white space around it; a wrong or missing one is refused."""
     check_manifest("f", b"x", MD5.encode() + b"\n")
     for checksum in (base64.b64encode(b"0" * 16), b"", b"\xff", b"x" * 100):
         with pytest.raises(ExportIncompleteError, match="f"):

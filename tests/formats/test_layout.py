@@ -6,7 +6,7 @@ MIB = 1024 * 1024
 
 
 def test_sizes_rows_and_columns_are_summed():
-    """Files are counted by size, format and partition, and columns by what the footers say."""
+    """Files are counted by size, format and partition, and the bytes of columns are summed from the footers."""
     counter = LayoutCounter(small_than=10 * MIB)
     counter.add(4 * MIB, "parquet", {"day": "1"}, None, Footer(100, 2, {"a": (60, 120), "b": (20, 40)}))
     counter.add(40 * MIB, "parquet", {"day": "2"}, 7, Footer(300, 1, {"a": (20, 40)}))
@@ -17,27 +17,32 @@ def test_sizes_rows_and_columns_are_summed():
     assert report.formats == {"parquet": 2, "csv": 1}
     assert (report.row_groups, report.row_groups_per_file, report.rows_per_file) == (3, 1.5, 150.0)
     assert (report.compression_ratio, report.skew) == (2.0, 3.333)
-    assert [(each.partition, each.files, each.rows, each.small_files) for each in report.partitions] == [
+    assert [
+        (partition.partition, partition.files, partition.rows, partition.small_files) for partition in report.partitions
+    ] == [
         ({"day": "2"}, 1, 300, 0),
         ({"day": None}, 1, 50, 0),
         ({"day": "1"}, 1, 100, 1),
     ]
-    assert [(each.name, each.bytes, each.bytes_per_row) for each in report.columns] == [("a", 80, 0.2), ("b", 20, 0.2)]
+    assert [(column.name, column.bytes, column.bytes_per_row) for column in report.columns] == [
+        ("a", 80, 0.2),
+        ("b", 20, 0.2),
+    ]
 
 
 def test_histogram_has_every_class_between_the_smallest_and_the_largest():
-    """Each file is in one class, whose first size belongs to it; empty classes lie between."""
+    """Each file is in one class, whose lower bound is inclusive; empty classes between others are included."""
     counter = LayoutCounter(small_than=MIB)
     for size in (0, MIB - 1, MIB, 40 * MIB, 5000 * MIB):
         counter.add(size, "parquet", {}, 1, None)
     histogram = counter.report("there", 0, 0).histogram
-    assert [each.files for each in histogram] == [2, 1, 0, 1, 0, 0, 0, 0, 1]
+    assert [size_class.files for size_class in histogram] == [2, 1, 0, 1, 0, 0, 0, 0, 1]
     assert (histogram[0].from_bytes, histogram[0].to_bytes, histogram[-1].to_bytes) == (0, MIB, None)
-    assert sum(each.bytes for each in histogram) == 5042 * MIB - 1
+    assert sum(size_class.bytes for size_class in histogram) == 5042 * MIB - 1
 
 
-def test_rows_are_unknown_if_one_file_does_not_tell():
-    """A sum that lacks a file is not shown."""
+def test_rows_are_unknown_if_those_of_one_file_are():
+    """An incomplete sum is null."""
     counter = LayoutCounter(small_than=MIB)
     counter.add(10, "csv", {}, None, None)
     counter.add(10, "csv", {}, 5, None)

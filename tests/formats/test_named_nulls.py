@@ -1,4 +1,4 @@
-"""Rows of JSON that name their nulls, however the file is read."""
+"""Rows of JSON that name their nulls, for every reader."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ ROWS = [
 
 
 def named(folder, text, piece_bytes=1 << 40, **options):
-    """Return the nulls that each row names, and the name of the column."""
+    """Return the names of the nulls in each row, and the name of the column."""
     (folder / "rows.jsonl").write_text(text)
     [entry] = LocalStore(folder).list()
     options = ReadOptions(names_nulls=True, splits_text="range_bytes" in options, **options)
     reader = TextReader(LocalStore(folder), entry, options, make_rows=JsonRows, piece_bytes=piece_bytes)
-    found, columns = [], set()
+    nulls, columns = [], set()
     for part in range(len(reader.parts().sizes_bytes)):
         for batch in reader.read(part, 0):
-            [name] = [each.name for each in batch.schema if is_nulls(each)]
+            [name] = [field.name for field in batch.schema if is_nulls(field)]
             columns.add(name)
-            found += [names or [] for names in batch.column(name).to_pylist()]
+            nulls += [names or [] for names in batch.column(name).to_pylist()]
     [column] = columns
-    return found, column
+    return nulls, column
 
 
 @pytest.mark.parametrize(
@@ -48,19 +48,19 @@ def named(folder, text, piece_bytes=1 << 40, **options):
 )
 @pytest.mark.parametrize("exact", [False, True])
 def test_plain_json_names_its_nulls(options, exact, tmp_path):
-    """Whole, in pieces, by ranges, and with columns that are known: each row names what it has as null, and no more."""
+    """Every reader names exactly the null members of a row: complete, in pieces, by ranges, and with given columns."""
     rows = [*ROWS, {"pk": "last", "v": [None] if exact else 1}]
-    found, _ = named(tmp_path, "".join(f"{json.dumps(row)}\n" for row in rows), **options)
-    assert found == [[name for name, value in row.items() if value is None] for row in rows]
+    nulls, _ = named(tmp_path, "".join(f"{json.dumps(row)}\n" for row in rows), **options)
+    assert nulls == [[name for name, value in row.items() if value is None] for row in rows]
 
 
 def test_nulls_are_named_by_their_attributes(tmp_path):
-    """A column may have another name than its attribute; what is null within a map or a text is none of the row's."""
+    """Nulls have the names of attributes, not of columns; nulls within a map or a text are not named."""
     field = pa.field("v_1", pa.int64(), metadata={"ddb:name": "V"})
     schema = normalize_schema(pa.schema([("pk", pa.string()), field, ("_nulls", pa.string())]))
     rows = [{"pk": "a", "v_1": None}, {"pk": "null", "v_1": 1, "_nulls": None}, {"pk": "c"}]
-    found, column = named(tmp_path, "\n".join(map(json.dumps, rows)), schema=schema)
-    assert (found, column) == ([["V"], ["_nulls"], []], "_nulls_")
+    nulls, column = named(tmp_path, "\n".join(map(json.dumps, rows)), schema=schema)
+    assert (nulls, column) == ([["V"], ["_nulls"], []], "_nulls_")
     assert named(tmp_path, json.dumps({"pk": "a", "m": {"v": None}}))[0] == [[]]
 
 

@@ -23,31 +23,33 @@ ROWS = pa.table({"pk": ["a", "b", "c"], "n": [1, None, 3]})
 
 def entry_of(store, name):
     """Return the entry of a file."""
-    return next(each for each in store.list() if each.path == name)
+    return next(entry for entry in store.list() if entry.path == name)
 
 
 @pytest.fixture
 def store(tmp_path):
-    """Return a store with a whole file."""
+    """Return a store with an intact file."""
     pyarrow.orc.write_table(ROWS, tmp_path / "whole.orc")
     return LocalStore(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["endless.orc", "crash.orc"])
 def test_a_damaged_file_ends(name):
-    """One byte that has pyarrow 25 loop or crash is an error of that file; another version may read it."""
+    """A byte that makes pyarrow 25 loop or crash is an error of that file; another version may read it."""
     store = LocalStore(DAMAGED)
     reader = OrcReader(store, entry_of(store, name), ReadOptions(), limit_seconds=1.0)
-    found = None
+    error_of_file = None
     try:
         list(reader.read(0, 0))
     except DecodeError as error:
-        found = error
-    assert found is None or (found.uri == name and f"{name} cannot be read in the format of its name" in str(found))
+        error_of_file = error
+    assert error_of_file is None or (
+        error_of_file.uri == name and f"{name} cannot be read in the format of its name" in str(error_of_file)
+    )
 
 
 def test_reading_is_bounded(tmp_path):
-    """A file that takes more processor time than it may ends in an error that says so, and the next one is read."""
+    """A file that exceeds the limit of processor time raises an error with the limit, and the next file is read."""
     pyarrow.orc.write_table(pa.table({"n": np.random.default_rng(1).random(3_000_000)}), tmp_path / "large.orc")
     store = LocalStore(tmp_path)
     large = entry_of(store, "large.orc")
@@ -57,27 +59,27 @@ def test_reading_is_bounded(tmp_path):
 
 
 def test_a_child_reads_many_files(store):
-    """After one file the same child reads the next, and what was no ORC does it no harm."""
+    """The same child reads one file after the other, also after a file that is not ORC."""
     (Path(store.uri) / "other.orc").write_bytes(b"no ORC at all")
     files = RowFiles(store)
     for _ in range(3):
         with pytest.raises(DecodeError, match=r"other\.orc cannot be read in the format of its name"):
             files.parts(entry_of(store, "other.orc"))
-        whole = entry_of(store, "whole.orc")
-        assert files.parts(whole).rows == len(ROWS)
-        assert pa.Table.from_batches(files.read(whole, 0)) == ROWS
+        intact = entry_of(store, "whole.orc")
+        assert files.parts(intact).rows == len(ROWS)
+        assert pa.Table.from_batches(files.read(intact, 0)) == ROWS
 
 
-def test_a_file_that_goes_is_not_found(store):
-    """What goes wrong in the parent, where the file is read, is the parent's own error."""
-    whole = entry_of(store, "whole.orc")
+def test_a_deleted_file_is_not_found(store):
+    """An error in the parent, which reads the file, is raised unchanged."""
+    intact = entry_of(store, "whole.orc")
     (Path(store.uri) / "whole.orc").unlink()
     with pytest.raises(NotFoundError, match=r"whole\.orc"):
-        RowFiles(store).parts(whole)
+        RowFiles(store).parts(intact)
 
 
 def test_a_reader_in_a_cycle_gives_its_child_back(store):
-    """A reader that the garbage collector finds leaves a child whose pipes are open, and no warning."""
+    """A reader in a garbage cycle returns a child with open pipes to the pool, without a warning."""
     entry = entry_of(store, "whole.orc")
     reader = OrcProcess(RangeFile(store, entry), entry.path, entry.size_bytes, 60.0)
     child, reader.itself = reader._child, reader
@@ -86,5 +88,5 @@ def test_a_reader_in_a_cycle_gives_its_child_back(store):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         gc.collect()
-    assert [each.closed for each in pipes] == [False, False]
+    assert [pipe.closed for pipe in pipes] == [False, False]
     assert OrcProcess(RangeFile(store, entry), entry.path, entry.size_bytes, 60.0)._child.pid == number

@@ -15,7 +15,7 @@ KINDS = pyorc.CompressionKind
 
 
 def written(folder, kind, codec, columns=1):
-    """Return what is found of a file of pyorc."""
+    """Return the unwritable type of a file of pyorc."""
     names = (random.Random(number).randbytes(500).hex() for number in range(columns))
     many = "".join(f",c{name}:int" for name in names)
     with (folder / "x.orc").open("wb") as file, pyorc.Writer(file, f"struct<v:{kind}{many}>", compression=codec):
@@ -25,7 +25,7 @@ def written(folder, kind, codec, columns=1):
 
 
 @pytest.mark.parametrize(
-    ("kind", "found", "codec"),
+    ("kind", "unwritable", "codec"),
     [
         ("char(5)", "char", KINDS.NONE),
         ("varchar(5)", "varchar", KINDS.ZLIB),
@@ -36,24 +36,24 @@ def written(folder, kind, codec, columns=1):
     ],
     ids=str,
 )
-def test_types_are_found_with_every_codec(tmp_path, kind, found, codec):
-    """Nested ones, too, and in a footer that is longer than what is read first."""
-    assert written(tmp_path, kind, codec) == found
-    assert written(tmp_path, kind, codec, columns=100) == found
+def test_types_are_found_with_every_codec(tmp_path, kind, unwritable, codec):
+    """Nested types are found, too, and those in a footer that is longer than the first read."""
+    assert written(tmp_path, kind, codec) == unwritable
+    assert written(tmp_path, kind, codec, columns=100) == unwritable
 
 
 @pytest.mark.parametrize(
     "data", [b"", b"ORC", b"\x00" * 100, b"\xff" * 100, b"ORC\x08\x80\x80\x80\x05\x05", b"\x0a\x09\x01"]
 )
-def test_a_damaged_footer_tells_nothing(tmp_path, data):
-    """Who reads the rows says what is wrong."""
+def test_a_damaged_footer_has_no_types(tmp_path, data):
+    """Reading the rows raises the error."""
     (tmp_path / "x.orc").write_bytes(data)
     store = LocalStore(str(tmp_path))
     assert [unwritable_type(store, entry) for entry in store.list()] == [""]
 
 
 def number(value):
-    """Return a number of Protocol Buffers."""
+    """Return a number in the encoding of Protocol Buffers."""
     head = b""
     while value > 0x7F:
         head += bytes([value & 0x7F | 0x80])
@@ -74,7 +74,7 @@ def number(value):
     ],
 )
 def test_a_hostile_footer_takes_no_time_or_memory(tmp_path, footer, facts):
-    """The size that a footer claims is no size of memory, and a number has ten bytes."""
+    """The size that a footer claims is not allocated, and a number has at most ten bytes."""
     script = b"\x08" + number(len(footer)) + facts
     (tmp_path / "x.orc").write_bytes(b"ORC" + footer + script + bytes([len(script)]))
     store = LocalStore(str(tmp_path))

@@ -17,7 +17,7 @@ ROWS = 5000
 
 
 def leaves(table, use_dictionary):
-    """Return the paths of a file's columns, and those of them that have a dictionary page."""
+    """Return the paths of a file's columns, and the paths of those with a dictionary page."""
     target = io.BytesIO()
     pq.write_table(table, target, use_dictionary=use_dictionary)
     group = pq.ParquetFile(target).metadata.row_group(0)
@@ -39,20 +39,20 @@ def leaves(table, use_dictionary):
     ids=lambda values: str(values.type),
 )
 def test_only_values_that_repeat_have_a_dictionary(unique):
-    """A column of values that are all different has none, whatever its type; the same values over and over have one."""
+    """A column of distinct values has no dictionary, for every type; a column of repeated values has one."""
     repeating = pa.concat_arrays([unique.slice(3, 50)] * (ROWS // 50))
     assert dictionary_columns(pa.table({"unique": unique, "repeating": repeating})) == ["repeating"]
 
 
 def test_values_that_repeat_far_off_or_near_by_are_seen():
-    """Neither a cycle longer than a run of the sample nor runs of neighbours pass for values that are all different."""
+    """Neither a cycle longer than a run of the sample nor runs of equal values count as distinct values."""
     far = pa.array([f"{n % 1000}" for n in range(100_000)])
     near = pa.array([f"{n // 4}" for n in range(100_000)])
     assert dictionary_columns(pa.table({"far": far, "near": near})) == ["far", "near"]
 
 
 def test_nested_columns_are_named_as_in_the_file():
-    """The paths are those of the file, so that each nested column gets what its own values ask for."""
+    """The paths are those of the file, so that each nested column has its own choice."""
     numbers = range(ROWS)
     table = pa.table(
         {
@@ -72,7 +72,7 @@ def test_nested_columns_are_named_as_in_the_file():
 
 
 def test_columns_without_values_keep_theirs(flights):
-    """Where the sample has no value to judge by, every column is named, as the file names it."""
+    """If the sample has no values, every column is included, by its name in the file."""
     empty = pa.Table.from_batches([flights]).schema.empty_table()
     assert dictionary_columns(empty) == leaves(empty, use_dictionary=True)[0]
     assert dictionary_columns(pa.table({"null": pa.nulls(ROWS)})) == ["null"]
@@ -81,7 +81,7 @@ def test_columns_without_values_keep_theirs(flights):
 @pytest.mark.parametrize("store_schema", [True, False], ids=["as a dictionary", "as text"])
 @pytest.mark.parametrize("in_list", [False, True], ids=["alone", "in lists"])
 def test_a_long_text_of_many_rows_is_read_in_small_batches(tmp_path, store_schema, in_list):
-    """A dictionary of one long text stands for gigabytes in a small file: it is read some rows at a time."""
+    """A dictionary of one long text can expand a small file to gigabytes: it is read a few rows at a time."""
     indices = pa.array(np.zeros(20_000, np.int8))
     texts = pa.DictionaryArray.from_arrays(indices, pa.array(["x" * 100_000]))
     column = pa.ListArray.from_arrays(pa.array(range(20_001), pa.int32()), texts) if in_list else texts
@@ -96,7 +96,7 @@ def test_a_long_text_of_many_rows_is_read_in_small_batches(tmp_path, store_schem
 
 @pytest.mark.parametrize("codec", ["none", "zstd", "snappy"])
 def test_the_size_of_a_page_is_read_from_its_head(tmp_path, codec):
-    """The head of a dictionary's page tells its size without compression; another head tells the largest."""
+    """The header of a dictionary page has its uncompressed size; an unusual header means the largest size."""
     pq.write_table(pa.table({"c": ["x" * 5000, "y" * 700] * 10}), tmp_path / "x.parquet", compression=codec)
     chunk = pq.read_metadata(tmp_path / "x.parquet").row_group(0).column(0)
     assert page_bytes((tmp_path / "x.parquet").read_bytes()[chunk.dictionary_page_offset :][:32]) == 5708
@@ -105,17 +105,17 @@ def test_the_size_of_a_page_is_read_from_its_head(tmp_path, codec):
 
 
 def test_a_damaged_dictionary_is_refused(tmp_path):
-    """Whatever byte of a column is another, the indices lie within the dictionary, or the file is refused."""
+    """If any byte of a column is changed, the indices are within the dictionary, or the file is refused."""
     path, store = tmp_path / "a.parquet", LocalStore(tmp_path)
     column = pa.array([f"v{number % 4}" for number in range(40)]).dictionary_encode()
     pq.write_table(pa.table({"c": column}), path, compression="none")
     data, refused = path.read_bytes(), 0
-    for place in range(4, len(data) - 8 - int.from_bytes(data[-8:-4], "little")):
-        path.write_bytes(data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :])
+    for index in range(4, len(data) - 8 - int.from_bytes(data[-8:-4], "little")):
+        path.write_bytes(data[:index] + bytes([data[index] ^ 1 << index % 8]) + data[index + 1 :])
         try:
             for batch in RowFiles(store).read(next(iter(store.list())), 0):
-                found = batch.column("c")
-                found.dictionary.cast(pa.binary()).take(found.indices)
+                read_column = batch.column("c")
+                read_column.dictionary.cast(pa.binary()).take(read_column.indices)
         except DdbioError:
             refused += 1
     assert refused

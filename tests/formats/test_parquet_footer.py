@@ -1,4 +1,4 @@
-"""What a footer says of column chunks is checked before pyarrow makes objects of it, which may end the process."""
+"""A footer's facts about column chunks are checked before pyarrow converts them, which may end the process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INT64, TEXT = 2, 6
 
 
 def varint(number: int) -> bytes:
-    """Return a number as Thrift has one without a sign."""
+    """Return a number in Thrift's encoding of unsigned integers."""
     out = bytearray()
     while number > 127:
         out.append(number & 127 | 128)
@@ -26,8 +26,8 @@ def varint(number: int) -> bytes:
     return bytes([*out, number])
 
 
-def whole(number: int) -> bytes:
-    """Return a number as Thrift has one with a sign."""
+def integer(number: int) -> bytes:
+    """Return a number in Thrift's encoding of signed integers."""
     return varint(number << 1 ^ number >> 63)
 
 
@@ -44,25 +44,25 @@ def many(kind: int, *values: bytes) -> bytes:
 
 def struct(*members: tuple[int, int, bytes]) -> bytes:
     """Return a struct; each of its members has a number, a type and a value."""
-    return b"".join(bytes([kind]) + whole(number) + value for number, kind, value in members) + b"\0"
+    return b"".join(bytes([kind]) + integer(number) + value for number, kind, value in members) + b"\0"
 
 
 def chunk_of(*members: tuple[int, int, bytes], kind: int = INT64) -> bytes:
-    """Return a column chunk that has these members besides those that each has."""
-    known = {1: (1, I32, whole(kind)), 6: (6, I64, whole(50)), 7: (7, I64, whole(30))}
-    known |= {each[0]: each for each in members}
-    return struct((CHUNK_META, STRUCT, struct(*(known[number] for number in sorted(known)))))
+    """Return a column chunk with these members and the required ones."""
+    members_by_number = {1: (1, I32, integer(kind)), 6: (6, I64, integer(50)), 7: (7, I64, integer(30))}
+    members_by_number |= {member[0]: member for member in members}
+    return struct((CHUNK_META, STRUCT, struct(*(members_by_number[number] for number in sorted(members_by_number)))))
 
 
 def footer_of(*chunks: bytes, groups: int = 1, before: tuple[tuple[int, int, bytes], ...] = ()) -> bytes:
     """Return the end of a file whose row groups have these column chunks."""
     group = struct((GROUP_COLUMNS, LIST, many(STRUCT, *chunks)))
-    found = struct(*before, (FILE_GROUPS, LIST, many(STRUCT, *[group] * groups)))
-    return found + len(found).to_bytes(4, "little") + b"PAR1"
+    metadata = struct(*before, (FILE_GROUPS, LIST, many(STRUCT, *[group] * groups)))
+    return metadata + len(metadata).to_bytes(4, "little") + b"PAR1"
 
 
 def metadata_of(column: pa.Array, **options: int) -> pq.FileMetaData:
-    """Return what pyarrow finds in the footer of a file of one column."""
+    """Return pyarrow's metadata of a file with one column."""
     sink = io.BytesIO()
     pq.write_table(pa.table({"a": column}), sink, **options)
     return pq.read_metadata(sink)
@@ -77,17 +77,17 @@ REFUSED = {
     "another type": (footer_of(chunk_of(kind=TEXT)), NUMBERS, "do not fit its type"),
     "no such type": (footer_of(chunk_of(kind=2 + (1 << 32))), NUMBERS, "do not fit its type"),
     "bytes of texts": (
-        footer_of(chunk_of((16, STRUCT, struct((1, I64, whole(5)))))),
+        footer_of(chunk_of((16, STRUCT, struct((1, I64, integer(5)))))),
         NUMBERS,
         "do not fit its type",
     ),
     "three levels of one": (
-        footer_of(chunk_of((16, STRUCT, struct((3, LIST, many(I64, *[whole(0)] * 3)))))),
+        footer_of(chunk_of((16, STRUCT, struct((3, LIST, many(I64, *[integer(0)] * 3)))))),
         NUMBERS,
         "do not fit its type",
     ),
     "levels of another": (
-        footer_of(chunk_of((16, STRUCT, struct((2, LIST, many(I64, *[whole(0)] * 5)))))),
+        footer_of(chunk_of((16, STRUCT, struct((2, LIST, many(I64, *[integer(0)] * 5)))))),
         LISTS,
         "do not fit its type",
     ),
@@ -96,8 +96,8 @@ REFUSED = {
         NUMBERS,
         "column a is encrypted",
     ),
-    "nothing said": (footer_of(struct(), before=((1, BINARY, text(bytes(20))),)), NUMBERS, "do not fit its type"),
-    "said twice": (footer_of(SOUND[:-1] + SOUND), NUMBERS, "not as the format says"),
+    "no facts": (footer_of(struct(), before=((1, BINARY, text(bytes(20))),)), NUMBERS, "do not fit its type"),
+    "duplicate facts": (footer_of(SOUND[:-1] + SOUND), NUMBERS, "not as the format says"),
     "a number beyond 16 bits": (
         footer_of(SOUND[:-1] + struct((CHUNK_META + (1 << 16), STRUCT, SOUND[2:-1]))),
         NUMBERS,
@@ -109,7 +109,7 @@ REFUSED = {
         NUMBERS,
         "not as the format says",
     ),
-    "a number for a struct": (footer_of(struct((CHUNK_META, I32, whole(1)))), NUMBERS, "not as the format says"),
+    "a number for a struct": (footer_of(struct((CHUNK_META, I32, integer(1)))), NUMBERS, "not as the format says"),
     "no column": (footer_of(before=((1, BINARY, text(bytes(20))),)), NUMBERS, "not as the format says"),
     "two columns of one": (footer_of(SOUND, SOUND), NUMBERS, "not as the format says"),
     "two row groups of one": (footer_of(SOUND, groups=2), NUMBERS, "not as the format says"),
@@ -130,8 +130,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("tail", "metadata", "why"), REFUSED.values(), ids=REFUSED)
-def test_what_pyarrow_ends_the_process_for_is_refused(tail, metadata, why):
-    """Whatever could make an object of pyarrow fail is an error of ours, and what readers understand differently."""
+def test_what_pyarrow_crashes_on_is_refused(tail, metadata, why):
+    """Facts that would crash pyarrow, or that readers interpret differently, are errors of ddbio."""
     with pytest.raises(DecodeError, match=why):
         facts_of_chunks(tail, metadata)
 
@@ -141,20 +141,20 @@ def test_what_pyarrow_ends_the_process_for_is_refused(tail, metadata, why):
     [
         (),
         ((20, TRUE, b""), (21, BYTE, b"x"), (22, DOUBLE, bytes(8)), (40, LIST, many(BINARY, text(b"a")))),
-        ((2, LIST, b"\0"), (16, STRUCT, struct((2, LIST, b"\x06"), (3, LIST, many(I64, whole(0), whole(1)))))),
-        ((9, I64, whole(-(1 << 63))), (17, STRUCT, struct((1, STRUCT, struct()), (2, LIST, many(I32, whole(7)))))),
-        ((11, I64, whole(-1)), (18, LIST, many(LIST, many(I32)))),
+        ((2, LIST, b"\0"), (16, STRUCT, struct((2, LIST, b"\x06"), (3, LIST, many(I64, integer(0), integer(1)))))),
+        ((9, I64, integer(-(1 << 63))), (17, STRUCT, struct((1, STRUCT, struct()), (2, LIST, many(I32, integer(7)))))),
+        ((11, I64, integer(-1)), (18, LIST, many(LIST, many(I32)))),
     ],
-    ids=["nothing", "unknown members", "empty lists", "a place that is none", "no dictionary"],
+    ids=["nothing", "unknown members", "empty lists", "an invalid offset", "no dictionary"],
 )
 def test_what_is_not_used_is_skipped(extra):
-    """Members that a later format adds, and numbers that nobody uses, are no error."""
+    """Members of later formats, and unused numbers, are ignored."""
     facts = facts_of_chunks(footer_of(chunk_of(*extra)), NUMBERS)
     assert facts[0, 0, [KIND, UNCOMPRESSED, COMPRESSED]].tolist() == [INT64, 50, 30]
 
 
 def test_only_bounds_that_are_used_must_fit():
-    """A bound of a wrong length matters to those who read bounds, not to those who read rows."""
+    """A bound of a wrong length is an error for readers of bounds, not for readers of rows."""
     facts = facts_of_chunks(footer_of(chunk_of(SHORT_BOUND)), NUMBERS)
     with pytest.raises(DecodeError, match="column a do not fit its type"):
         check_bounds(facts, NUMBERS)
@@ -184,7 +184,7 @@ def test_many_row_groups_of_many_columns_take_no_memory():
     ],
 )
 def test_facts_are_those_of_pyarrow(options):
-    """Both ways of reading a footer find what pyarrow finds, for each type."""
+    """Both readers of footers return the same facts as pyarrow, for each type."""
     rows = {
         "texts": pa.array([f"{n}" * (n % 5) for n in range(30)]),
         "numbers": pa.array(range(30)),
@@ -203,11 +203,11 @@ def test_facts_are_those_of_pyarrow(options):
     facts = facts_of_chunks(tail, metadata)
     check_bounds(facts, metadata)
     for number, group in enumerate(facts):
-        for place, each in enumerate(group):
-            chunk = metadata.row_group(number).column(place)
-            assert each[[COMPRESSED, UNCOMPRESSED]].tolist() == [
+        for index, column_chunk in enumerate(group):
+            chunk = metadata.row_group(number).column(index)
+            assert column_chunk[[COMPRESSED, UNCOMPRESSED]].tolist() == [
                 chunk.total_compressed_size,
                 chunk.total_uncompressed_size,
             ]
-            assert (each[DICTIONARY] >= 0) == chunk.has_dictionary_page
-            assert (each[BOUNDS + 2] >= 0) == (chunk.statistics is not None and chunk.statistics.has_min_max)
+            assert (column_chunk[DICTIONARY] >= 0) == chunk.has_dictionary_page
+            assert (column_chunk[BOUNDS + 2] >= 0) == (chunk.statistics is not None and chunk.statistics.has_min_max)

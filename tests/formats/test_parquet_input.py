@@ -18,7 +18,7 @@ FIRST_JULIAN_DAY = 2_440_588
 
 
 def file_of(array, metadata=None, **options):
-    """Return a file of a column ``v`` of INT96, if it holds timestamps."""
+    """Return a file with a column ``v``, which is INT96 if it has timestamps."""
     sink = pa.BufferOutputStream()
     table = pa.table({"v": array, "n": range(len(array))}).replace_schema_metadata(metadata)
     pq.write_table(table, sink, use_deprecated_int96_timestamps=True, **options)
@@ -38,7 +38,7 @@ def file_of(array, metadata=None, **options):
     ids=["time", "zone", "list", "struct", "map", "list of struct"],
 )
 def test_all_years_of_int96_are_read(kind, wrapped):
-    """Every call and every place in a nested type gives the years 0001 to 9999."""
+    """Every method of reading, and every nesting, returns the years 0001 to 9999."""
     array = pa.array([wrapped(time) for time in YEARS], kind)
     source = file_of(array, row_group_size=2)
     opened = open_parquet(source)
@@ -62,8 +62,8 @@ def test_all_years_of_int96_are_read(kind, wrapped):
     (-(2**31) - FIRST_JULIAN_DAY, 0, "beyond the year 9999"),
     (200_000_000, 0, "beyond the year 9999"),
 ])  # fmt: skip
-def test_an_int96_that_is_no_number_of_microseconds_is_refused(days, nanoseconds, what):
-    """It is neither cut nor wrapped."""
+def test_an_int96_outside_of_microseconds_is_refused(days, nanoseconds, what):
+    """The value is neither truncated nor wrapped."""
     zero = struct.pack("<qi", 0, FIRST_JULIAN_DAY)
     data = file_of(pa.array([YEARS[0], dt.datetime(1970, 1, 1)]), compression="none", use_dictionary=False).read()
     assert data.count(zero) == 1
@@ -88,7 +88,7 @@ SPARK = b"org.apache.spark.version"
     ({"d": dt.date(1, 1, 1)}, {"d": None}),
 ])  # fmt: skip
 def test_old_times_of_the_julian_calendar_are_refused(metadata, old, new):
-    """Those that both calendars have are read, and so is what Spark 3 writes."""
+    """Times that are equal in both calendars are read, and so are files of Spark 3."""
     assert read_parquet(file_of(pa.array([new, None]), metadata)).column("v").to_pylist() == [new, None]
     assert read_parquet(file_of(pa.array([old]), {SPARK: b"3.5.0"})).column("v").to_pylist() == [old]
     with pytest.raises(DecodeError, match=re.escape("Spark wrote it in the Julian calendar")):
@@ -96,5 +96,5 @@ def test_old_times_of_the_julian_calendar_are_refused(metadata, old, new):
 
 
 def test_other_files_are_opened_by_arrow_alone():
-    """Nothing is checked of files without these types."""
+    """Files without these types have no further checks."""
     assert type(open_parquet(file_of(pa.array([1])))) is pq.ParquetFile

@@ -16,14 +16,14 @@ INT96 = "use_deprecated_int96_timestamps"
 
 
 def of_arrow(array, **options):
-    """Return an open file of a column of Arrow's."""
+    """Return an open file with one column, written by Arrow."""
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"v": array}), sink, **options)
     return pq.ParquetFile(pa.BufferReader(sink.getvalue()), coerce_int96_timestamp_unit="us")
 
 
 def of_duckdb(expression, tmp_path):
-    """Return an open file of DuckDB's."""
+    """Return an open file, written by DuckDB."""
     duckdb.sql(f"COPY (SELECT {expression} AS v) TO '{tmp_path}/x.parquet'")
     return pq.ParquetFile(tmp_path / "x.parquet")
 
@@ -37,9 +37,9 @@ def of_duckdb(expression, tmp_path):
     ("MAP {'k': 1}", []), ("{'a': 1, 'b': [1]}", []), ("'e'::ENUM ('e')", []), ("DATE '0001-01-01'", []), ("NULL", []),
 ])  # fmt: skip
 def test_types_that_arrow_writes_again(tmp_path, expression, options):
-    """Few of them need an option."""
-    found = stored_types(of_duckdb(expression, tmp_path))
-    assert (found.options, found.unwritable) == (tuple((name, True) for name in options), "")
+    """A few of them need an option."""
+    types = stored_types(of_duckdb(expression, tmp_path))
+    assert (types.options, types.unwritable) == (tuple((name, True) for name in options), "")
 
 
 @pytest.mark.parametrize(("expression", "why"), [
@@ -47,8 +47,8 @@ def test_types_that_arrow_writes_again(tmp_path, expression, options):
     ("[INTERVAL 1 DAY]", "v.list.element is stored as FIXED_LEN_BYTE_ARRAY Interval"),
     ("{'t': TIME '12:00:00', 'z': TIMETZ '12:00:00+02'}", "v.t is stored as INT64 Time isAdjustedToUTC=False"),
 ])  # fmt: skip
-def test_types_that_arrow_writes_as_others(tmp_path, expression, why):
-    """They are named."""
+def test_types_that_arrow_changes(tmp_path, expression, why):
+    """The reason names them."""
     assert why in stored_types(of_duckdb(expression, tmp_path)).unwritable
 
 
@@ -66,17 +66,17 @@ def test_types_that_arrow_writes_as_others(tmp_path, expression, why):
     (pa.nulls(1), {}, []),
 ])  # fmt: skip
 def test_types_of_arrow(array, written, wanted):
-    """All of them are written again."""
-    found = stored_types(of_arrow(array, **written))
-    assert (found.options, found.unwritable) == (tuple((name, True) for name in wanted), "")
+    """All of them are written with the same types."""
+    types = stored_types(of_arrow(array, **written))
+    assert (types.options, types.unwritable) == (tuple((name, True) for name in wanted), "")
 
 
 def facts(*arrays, **options):
     """Return the facts of files of one column each."""
-    found = FooterFacts()
+    footer_facts = FooterFacts()
     for array in arrays:
-        found.add(of_arrow(array, **options).metadata)
-    return found
+        footer_facts.add(of_arrow(array, **options).metadata)
+    return footer_facts
 
 
 @pytest.mark.parametrize(("old", "new", "difference"), [
@@ -94,17 +94,19 @@ def facts(*arrays, **options):
     ([math.nan, 1.0], [1.0, 5.0], ""),
     ([0.0], [-0.0], ""),
 ])  # fmt: skip
-def test_what_footers_say_is_compared(old, new, difference):
-    """Values that differ show, their order does not."""
+def test_facts_of_footers_are_compared(old, new, difference):
+    """Different values are reported, another order is not."""
     kind = pa.int64() if old == [None] else None
     half = len(old) // 2
-    found = facts(pa.array(old[:half], pa.array(old, kind).type), pa.array(old[half:], pa.array(old, kind).type))
-    shown = found.difference(facts(pa.array(new)))
+    facts_of_halves = facts(
+        pa.array(old[:half], pa.array(old, kind).type), pa.array(old[half:], pa.array(old, kind).type)
+    )
+    shown = facts_of_halves.difference(facts(pa.array(new)))
     assert shown.startswith(difference) if difference else shown == ""
 
 
-def test_what_a_footer_does_not_say_is_no_difference():
-    """A writer may leave statistics out; unsigned numbers have an order of their own."""
+def test_a_missing_fact_is_not_a_difference():
+    """A writer may omit statistics; unsigned numbers have their own order."""
     assert facts(pa.array([1]), write_statistics=False).difference(facts(pa.array([2]))) == ""
     large = pa.array([1, 2**32 - 1], pa.uint32())
     assert facts(large[:1], large[1:]).difference(facts(large)) == ""

@@ -23,7 +23,7 @@ from ddbio.options.lake_formats import LAKE_FORMATS
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.staged import FileNaming
 
-CODECS = [(name, codec) for name, each in FORMATS.items() for codec in each.extensions]
+CODECS = [(name, codec) for name, file_format in FORMATS.items() for codec in file_format.extensions]
 
 
 def tagged(name, arrow_type, tag):
@@ -104,7 +104,7 @@ def write(tmp_path, name, codec, batches):
 @pytest.mark.parametrize("schema", [SCHEMA, MAPS], ids=["columns", "maps"])
 @pytest.mark.parametrize(("name", "codec"), CODECS)
 def test_every_type_comes_back(tmp_path, name, codec, schema):
-    """A file of any format holds what was written, however it is compressed: same types, same digest."""
+    """A file of any format and compression returns the same types and the same digest."""
     rows = [{key: value for key, value in row.items() if key in schema.names} for row in ROWS]
     batch = pa.RecordBatch.from_pylist(rows, schema)
     store, path = write(tmp_path, name, codec, [batch.slice(0, 1), batch.slice(1)])
@@ -115,29 +115,31 @@ def test_every_type_comes_back(tmp_path, name, codec, schema):
     assert digest_of_batches(back) == digest_of_batches([batch])
     if declared is not None:
         assert back[0].schema.equals(schema, check_metadata=True)
-        plain = [each for each in schema.names if each not in {"wide", "_rescue"}]
+        plain = [column for column in schema.names if column not in {"wide", "_rescue"}]
         assert pa.Table.from_batches(back).select(plain).equals(pa.Table.from_batches([batch]).select(plain))
 
 
-@pytest.mark.parametrize(("name", "codec"), [each for each in CODECS if each[1] == "none"])
+@pytest.mark.parametrize(
+    ("name", "codec"), [format_and_codec for format_and_codec in CODECS if format_and_codec[1] == "none"]
+)
 def test_a_file_may_have_no_rows(tmp_path, name, codec):
-    """A file without rows is read as none."""
+    """A file without rows has no rows when read."""
     store, path = write(tmp_path, name, codec, [pa.RecordBatch.from_pylist([], SCHEMA)])
     assert not sum(batch.num_rows for batch in read_batches(store, next(store.list(path)), SCHEMA))
 
 
 def test_a_header_of_avro_whose_columns_were_damaged_is_refused(tmp_path):
-    """No byte of the header makes other values of the rows: its two descriptions of the columns have to agree."""
+    """No changed byte of the header changes values of rows: its two descriptions of the columns must agree."""
     batch = pa.RecordBatch.from_pylist(ROWS, SCHEMA)
     store, path = write(tmp_path, "avro", "snappy", [batch])
     file = tmp_path / "out" / path
-    whole, wanted = file.read_bytes(), digest_of_batches([batch])
-    # Without its key the second description is not found.
-    key = whole.index(COLUMNS_KEY.encode())
+    intact, wanted = file.read_bytes(), digest_of_batches([batch])
+    # Without its key, the second description does not exist.
+    key = intact.index(COLUMNS_KEY.encode())
     ends = Counter()
-    for place in range(whole.rindex(b"}")):
-        if not key <= place < key + len(COLUMNS_KEY):
-            file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    for index in range(intact.rindex(b"}")):
+        if not key <= index < key + len(COLUMNS_KEY):
+            file.write_bytes(intact[:index] + bytes([intact[index] ^ 1]) + intact[index + 1 :])
             try:
                 assert digest_of_batches(read_batches(store, next(store.list(path)), None)) == wanted
                 ends["same"] += 1
@@ -147,7 +149,7 @@ def test_a_header_of_avro_whose_columns_were_damaged_is_refused(tmp_path):
 
 
 def test_a_codec_that_a_format_lacks_is_refused():
-    """The message names those that it has; Arrow files are not written."""
+    """The message lists the codecs of the format; Arrow files are not written."""
     assert FORMATS["csv"].codec(None) == "gzip"
     assert FORMATS["avro"].codec(None) == "zstd"
     with pytest.raises(OptionError, match="format csv has no compression snappy: give gzip, zstd, none"):
@@ -159,8 +161,8 @@ def test_a_codec_that_a_format_lacks_is_refused():
 
 
 def test_options_and_facts_name_the_formats_of_the_registry():
-    """What options accept, and what catalogs have tables of, is what can be read and written."""
-    written = {name for name, each in FORMATS.items() if each.open_writer is not None}
+    """The formats of options and catalogs are those that can be read and written."""
+    written = {name for name, file_format in FORMATS.items() if file_format.open_writer is not None}
     assert set(get_args(InputFormat)) == set(INPUT_FORMATS)
     assert set(get_args(FileFormatName)) == written
     assert set(get_args(CompactFormat)) == written & set(INPUT_FORMATS) == FILE_FACTS.keys()
@@ -168,12 +170,12 @@ def test_options_and_facts_name_the_formats_of_the_registry():
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_format_is_known_by_its_first_and_last_bytes(tmp_path, name):
-    """The bytes of a file tell its format, but for text."""
+def test_a_format_is_detected_by_its_first_and_last_bytes(tmp_path, name):
+    """The bytes of a file determine its format, except for text."""
     if FORMATS[name].open_writer is None:
         return
     store, path = write(tmp_path, name, "none", [pa.RecordBatch.from_pylist(ROWS, SCHEMA)])
     data = store.read(path)
-    found = format_of_bytes(data[:MAGIC_BYTES], data[-MAGIC_BYTES:])
-    assert found == (None if FORMATS[name].text_rows else name)
-    assert format_of_bytes(data[:MAGIC_BYTES], None) == found
+    detected = format_of_bytes(data[:MAGIC_BYTES], data[-MAGIC_BYTES:])
+    assert detected == (None if FORMATS[name].text_rows else name)
+    assert format_of_bytes(data[:MAGIC_BYTES], None) == detected

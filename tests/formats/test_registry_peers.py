@@ -1,4 +1,4 @@
-"""What readers that nobody here wrote find in the files of each format and codec."""
+"""Independent readers read the files of each format and codec."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ FIRST = {
     "at": AT,
     "day": date(1969, 1, 31),
 }
-# Structs and lists of several rows, null ones among them, so that shifted rows would show.
+# Structs and lists of several rows, including null ones, so that shifted rows would be detected.
 _SHORT = [FIRST, {"pk": ""}, {"pk": "NULL", "m": {"b": {}}, "l": []}]
 _SHORT += [{"pk": f"k{number}", "m": {"a": number}} for number in range(50)]
 ROWS = pa.RecordBatch.from_pylist(_SHORT, SCHEMA).to_pylist()
 
 
 def of_codecs(name, *codecs):
-    """Return the format with each of its codecs, or of those that are named."""
+    """Return the format with each of its codecs, or with the given ones."""
     return [(name, codec) for codec in codecs or FORMATS[name].extensions]
 
 
@@ -82,7 +82,7 @@ def written(tmp_path):
 
 
 def plain(row):
-    """Return a row as JSON has it: declared text for what readers of JSON would change; nulls are left out."""
+    """Return a row as JSON: declared text for values that JSON readers would change; nulls are omitted."""
     if isinstance(row, dict):
         return {name: plain(value) for name, value in row.items() if value is not None}
     if isinstance(row, list):
@@ -96,7 +96,7 @@ def plain(row):
 
 @pytest.mark.parametrize(("name", "codec"), of_codecs("parquet"))
 def test_duckdb_and_polars_read_parquet(written, name, codec):
-    """All values, in the types that were written."""
+    """All values have the types that were written."""
     path = written(name, codec)
     assert pl.read_parquet(path).to_arrow().to_pylist() == ROWS
     assert duckdb.sql(f"SELECT * FROM '{path}'").to_arrow_table().to_pylist() == ROWS
@@ -104,15 +104,15 @@ def test_duckdb_and_polars_read_parquet(written, name, codec):
 
 @pytest.mark.parametrize(("name", "codec"), of_codecs("orc"))
 def test_pyorc_reads_orc(written, name, codec):
-    """All values; DynamoDB's types are not in the file."""
+    """All values are equal; DynamoDB's types are not in the file."""
     with written(name, codec).open("rb") as file:
-        found = list(pyorc.Reader(file, struct_repr=pyorc.StructRepr.DICT))
-    assert [row | {"at": row["at"] and row["at"].astimezone(UTC)} for row in found] == ROWS
+        rows = list(pyorc.Reader(file, struct_repr=pyorc.StructRepr.DICT))
+    assert [row | {"at": row["at"] and row["at"].astimezone(UTC)} for row in rows] == ROWS
 
 
 @pytest.mark.parametrize(("name", "codec"), of_codecs("avro", "gzip", "snappy", "none"))
 def test_fastavro_and_polars_read_avro(written, name, codec):
-    """All values, with null in every union; the schema says DynamoDB's types, too."""
+    """All values are equal, with null in every union; the schema also has DynamoDB's types."""
     path = written(name, codec)
     with path.open("rb") as file:
         reader = fastavro.reader(file)
@@ -120,40 +120,40 @@ def test_fastavro_and_polars_read_avro(written, name, codec):
         types = {field["name"]: field.get("ddb:type") for field in reader.writer_schema["fields"]}
     assert (types["pk"], types["wide"], types["ss"], types["_rescue"]) == ("S", "N", "SS", "RESCUE")
     simple = ["pk", "n", "f", "wide", "b", "t", "at", "day"]
-    found = pl.read_avro(path, columns=simple).to_arrow().to_pylist()
-    assert found == [{name: row[name] for name in simple} for row in ROWS]
+    rows = pl.read_avro(path, columns=simple).to_arrow().to_pylist()
+    assert rows == [{name: row[name] for name in simple} for row in ROWS]
 
 
 @pytest.mark.parametrize(("name", "codec"), of_codecs("json"))
 def test_duckdb_and_python_read_json(written, name, codec):
-    """Plain JSON, a row a line: no number is rounded, for those that would be are text."""
+    """Plain JSON with one row per line: no number is rounded, because such numbers are text."""
     path = written(name, codec)
     lines = duckdb.sql(f"SELECT * FROM read_csv('{path}', columns={{'line': 'VARCHAR'}}, header=false, sep='\x01', "
                        f"quote='', escape='')").fetchall()  # fmt: skip
     assert [json.loads(line) for (line,) in lines] == [plain(row) for row in ROWS]
     query = f"SELECT pk, n, f, d::DECIMAL(38, 4) AS d, ss, l, m.b.c AS c, \"at\" FROM read_json('{path}')"
-    [found] = duckdb.sql(f"{query} WHERE n IS NOT NULL").fetchall()
-    assert found[:7] == (*(FIRST[each] for each in ("pk", "n", "f", "d", "ss", "l")), "x")
+    [row] = duckdb.sql(f"{query} WHERE n IS NOT NULL").fetchall()
+    assert row[:7] == (*(FIRST[name] for name in ("pk", "n", "f", "d", "ss", "l")), "x")
 
 
 @pytest.mark.parametrize(("name", "codec"), of_codecs("csv"))
 def test_duckdb_and_polars_read_csv(written, name, codec):
-    """Every value; null is an empty cell without quotes, an empty text one with quotes; nested values are JSON."""
+    """Null is an empty cell without quotes, an empty text one with quotes; nested values are JSON."""
     path = written(name, codec)
     types = "{'pk': 'VARCHAR', 'n': 'BIGINT', 'f': 'DOUBLE', 'd': 'DECIMAL(38, 4)', 't': 'BOOLEAN', 'day': 'DATE',"
     types += " 'wide': 'VARCHAR', 'at': 'VARCHAR', 'b': 'VARCHAR', 'm': 'VARCHAR', 'l': 'VARCHAR', 'ss': 'VARCHAR'}"
-    found = duckdb.sql(
+    rows_of_duckdb = duckdb.sql(
         f"SELECT * FROM read_csv('{path}', types={types}, allow_quoted_nulls=false, header=true)"
     ).fetchall()
     nested = {"ss", "l", "m"}
-    for row, cells in zip(ROWS, found, strict=True):
+    for row, cells in zip(ROWS, rows_of_duckdb, strict=True):
         for column, cell in zip(SCHEMA.names, cells, strict=True):
-            expected, given = row[column], cell
-            if column in {"b", "wide"} | nested and given is not None:
-                expected, given = plain(expected), json.loads(str(given)) if column in nested else given
-            if column == "at" and given is not None:
-                given = given.replace(tzinfo=UTC) if isinstance(given, datetime) else datetime.fromisoformat(given)
-            assert given == expected, column
+            expected, actual = row[column], cell
+            if column in {"b", "wide"} | nested and actual is not None:
+                expected, actual = plain(expected), json.loads(str(actual)) if column in nested else actual
+            if column == "at" and actual is not None:
+                actual = actual.replace(tzinfo=UTC) if isinstance(actual, datetime) else datetime.fromisoformat(actual)
+            assert actual == expected, column
     texts = pl.read_csv(path, infer_schema=False)
     assert texts.height == len(ROWS)
     assert texts["n"][0] == str(2**63 - 1)

@@ -21,7 +21,7 @@ MIB = 1024 * 1024
 
 
 class MemoryStore:
-    """Keep staged files in memory; fail after a number of bytes where one is given."""
+    """Store of staged files in memory, which fails after a number of bytes if one is given."""
 
     def __init__(self, fails_after_bytes=None):
         self.files = {}
@@ -34,13 +34,13 @@ class MemoryStore:
 
 
 class MemorySink:
-    """Keep one file's bytes in its store."""
+    """Sink that keeps one file's bytes in its store."""
 
     def __init__(self, store, path):
         self.store, self.path, self.data, self.closed = store, path, bytearray(), False
 
     def write(self, data):
-        """Take bytes, or fail as a full disk does."""
+        """Append bytes, or fail like a full disk."""
         if self.path in self.store.aborted:
             return len(data)
         if self.store.left is not None:
@@ -51,12 +51,12 @@ class MemorySink:
         return len(data)
 
     def finish(self, rows):
-        """Hand the bytes to the store."""
+        """Pass the bytes to the store."""
         self.store.files[self.path] = bytes(self.data)
         return StagedFile(self.path, len(self.data), rows, {})
 
     def abort(self):
-        """Remember the abort."""
+        """Record the abort."""
         self.store.aborted.append(self.path)
 
 
@@ -66,7 +66,7 @@ def read(store):
 
 
 def write(store, batches, **options):
-    """Write batches as one task; return what it staged."""
+    """Write batches as one task; return the staged files."""
     writer = RollingWriter(store, FileNaming("job", 3, 1), batches[0].schema, FileOptions(**options))
     for batch in batches:
         writer.write(batch)
@@ -74,7 +74,7 @@ def write(store, batches, **options):
 
 
 def test_rows_come_back_with_their_metadata(make_store, flights):
-    """What is written to a store is read back equal, the fields' DynamoDB types included."""
+    """Rows are read back equal, including the fields' DynamoDB types."""
     store = make_store()
     [staged] = write(store, [flights.slice(0, 100), flights.slice(100)])
     store.complete(staged)
@@ -95,10 +95,10 @@ def test_rows_come_back_with_their_metadata(make_store, flights):
         ("none", "parquet", "UNCOMPRESSED"),
     ],
 )
-def test_names_tell_the_codec(flights, compression, extension, codec):
-    """The extension is Spark's own for the codec that the pages really have.
+def test_names_have_the_codec(flights, compression, extension, codec):
+    """The extension is Spark's own for the actual codec of the pages.
 
-    Spark fails to filter by some LZ4_RAW dictionaries, so there are none; other codecs keep theirs.
+    Spark fails to filter by some LZ4_RAW dictionaries, so these files have none; other codecs keep theirs.
     """
     store = MemoryStore()
     [staged] = write(store, [flights], compression=compression)
@@ -109,7 +109,7 @@ def test_names_tell_the_codec(flights, compression, extension, codec):
 
 
 def test_files_carry_what_readers_skip_by(flights):
-    """Every column has statistics and a page index, so that engines read only what they need."""
+    """Every column has statistics and a page index, so that engines can skip pages."""
     store = MemoryStore()
     [staged] = write(store, [flights])
     group = pq.ParquetFile(pa.BufferReader(store.files[staged.path])).metadata.row_group(0)
@@ -123,7 +123,7 @@ def test_files_carry_what_readers_skip_by(flights):
 @pytest.mark.parametrize(
     ("target_file_bytes", "compression", "batch_rows"),
     [
-        # Each two of the values occur together.
+        # Each pair of values occurs together.
         (MIB // 2, "zstd", 500),
         (MIB // 2, "none", 40_000),
         (MIB, "zstd", 40_000),
@@ -133,7 +133,7 @@ def test_files_carry_what_readers_skip_by(flights):
     ],
 )
 def test_files_land_on_the_target_size(target_file_bytes, compression, batch_rows):
-    """Every file but the last is within 15 % of the target, whatever the batches' size and the codec."""
+    """Every file except the last is within 15 % of the target, for any size of batches and any codec."""
     random = np.random.default_rng(7)
     batches = [
         pa.record_batch(
@@ -148,30 +148,30 @@ def test_files_land_on_the_target_size(target_file_bytes, compression, batch_row
     store = MemoryStore()
     staged = write(store, batches, target_file_bytes=target_file_bytes, compression=compression)
     assert len(staged) > 2
-    for each in staged[:-1]:
-        assert 0.85 <= each.size_bytes / target_file_bytes <= 1.15
-    assert sum(each.rows for each in staged) == 1_000_000
+    for file in staged[:-1]:
+        assert 0.85 <= file.size_bytes / target_file_bytes <= 1.15
+    assert sum(file.rows for file in staged) == 1_000_000
     assert read(store).equals(pa.Table.from_batches(batches))
 
 
 @pytest.mark.parametrize("file_format", ["orc", "avro", "csv", "json", "dynamodb-json"])
 @pytest.mark.parametrize("distinct", [1000, 1 << 40])
 def test_every_format_lands_on_the_target_size(file_format, distinct):
-    """Every file but the last is within 15 % of the target, though compressors and stripes hold bytes back."""
+    """Every file except the last is within 15 % of the target, although compressors and stripes buffer bytes."""
     random = np.random.default_rng(7)
     rows, target_file_bytes = (25_000 if file_format == "avro" else 60_000), 128 * 1024
     noise = random.integers(0, distinct, (2, rows))
     batch = pa.record_batch({"word": pa.array(noise[0]).cast(pa.string()), "noise": noise[1], "id": np.arange(rows)})
     batches = [batch.slice(start, 3000) for start in range(0, rows, 3000)]
     staged = write(MemoryStore(), batches, target_file_bytes=target_file_bytes, format=file_format)
-    for each in staged[:-1]:
-        assert 0.85 <= each.size_bytes / target_file_bytes <= 1.15
+    for file in staged[:-1]:
+        assert 0.85 <= file.size_bytes / target_file_bytes <= 1.15
     assert len(staged) > 1
     assert staged[-1].size_bytes <= 1.15 * target_file_bytes
 
 
 def test_a_finished_orc_file_leaves_no_writer():
-    """The library's writer keeps some 15 MiB after it is closed, and holds ours: neither stays."""
+    """The library's writer keeps some 15 MiB after it is closed, and references ours: both are freed."""
     rows = pa.table({"n": [1]})
     sink = MemorySink(MemoryStore(), "part-job-00000-1-0000.orc")
     writer = OrcFileWriter(sink, rows.schema, WriterOptions("zstd", MIB, rows))
@@ -184,7 +184,7 @@ def test_a_finished_orc_file_leaves_no_writer():
 
 
 def test_row_groups_are_bounded(flights, monkeypatch):
-    """A row group holds at most its share of bytes and rows, also when one batch is larger than that."""
+    """A row group has at most its share of bytes and rows, even if one batch is larger."""
     monkeypatch.setattr(rolling_writer, "_ROW_GROUP_ROWS", 3000)
     store = MemoryStore()
     [staged] = write(store, [flights])
@@ -204,7 +204,7 @@ def test_no_rows_stage_nothing(make_store, flights):
 
 
 def test_an_empty_file_can_be_kept(flights):
-    """A writer that got no row stages one file with the columns where that is wanted, and no more where rows came."""
+    """A writer without rows stages one file with the columns if requested, and no extra file if there were rows."""
     store = MemoryStore()
     writer = RollingWriter(store, FileNaming("job", 0), flights.schema, FileOptions())
     [staged] = writer.finish(keep_empty=True)
@@ -212,11 +212,11 @@ def test_an_empty_file_can_be_kept(flights):
     assert read(store).schema.equals(flights.schema, check_metadata=True)
     writer = RollingWriter(store, FileNaming("job", 1), flights.schema, FileOptions())
     writer.write(flights)
-    assert [each.rows for each in writer.finish(keep_empty=True)] == [flights.num_rows]
+    assert [file.rows for file in writer.finish(keep_empty=True)] == [flights.num_rows]
 
 
 def test_each_file_chooses_its_dictionaries():
-    """What repeats in a file's first rows has a dictionary there, what does not has none, nested or not."""
+    """Values that repeat in a file's first rows have a dictionary, others have none, nested or not."""
     unique = pa.array([f"o-{number:09d}" for number in range(60_000)])
     same = pa.array(["EWR"] * 60_000)
     batches = [
@@ -226,11 +226,11 @@ def test_each_file_chooses_its_dictionaries():
     store = MemoryStore()
     staged = write(store, batches, compression="none", target_file_bytes=unique.nbytes)
     assert len(staged) > 1
-    found = []
-    for each in (staged[0], staged[-1]):
-        group = pq.ParquetFile(pa.BufferReader(store.files[each.path])).metadata.row_group(0)
-        found.append([group.column(number).has_dictionary_page for number in range(2)])
-    assert found == [[False, True], [True, False]]
+    dictionaries = []
+    for file in (staged[0], staged[-1]):
+        group = pq.ParquetFile(pa.BufferReader(store.files[file.path])).metadata.row_group(0)
+        dictionaries.append([group.column(number).has_dictionary_page for number in range(2)])
+    assert dictionaries == [[False, True], [True, False]]
     assert read(store).equals(pa.Table.from_batches(batches))
 
 
@@ -247,7 +247,7 @@ def test_abort_discards_the_open_file(make_store, flights, staged_left):
     assert staged_left(store) == []
 
 
-def test_a_refusing_store_is_heard_as_itself(flights):
+def test_an_error_of_the_store_is_unchanged(flights):
     """The store's own error passes through the Parquet writer unchanged, and abort works after it."""
     store = MemoryStore(fails_after_bytes=1000)
     writer = RollingWriter(store, FileNaming("job", 0), flights.schema, FileOptions())
@@ -260,21 +260,21 @@ def test_a_refusing_store_is_heard_as_itself(flights):
 
 
 def write_and_finish(writer, rows):
-    """Write rows some times."""
+    """Write rows several times."""
     for _ in range(10):
         writer.write_group(rows)
     writer.finish()
 
 
 class Interruption(KeyboardInterrupt):
-    """Come while a sink writes."""
+    """Interruption while a sink writes."""
 
 
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 @pytest.mark.parametrize("error", [TargetError("disk full", "memory"), OSError(28, "No space left"), Interruption()])
 @pytest.mark.parametrize("calls", [0, 1, 2, 5, 20])
 def test_an_error_of_a_sink_passes_through_orc_unchanged(calls, error, compression):
-    """What the sink raises, and whenever, arrives as itself, not as the end of the process; abort works after it."""
+    """An error of the sink, at any time, is raised unchanged and does not end the process; abort works after it."""
     store = MemoryStore()
     sink = MemorySink(store, "part.orc")
     take, left = sink.write, iter(range(calls))
@@ -298,20 +298,20 @@ def test_an_error_of_a_sink_passes_through_orc_unchanged(calls, error, compressi
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 400), max_size=12), st.integers(1, 20_000))
 def test_no_row_is_lost_or_moved(sizes, target_file_bytes):
-    """Whatever the batches and the target, the files hold all rows in their order."""
+    """The files have all rows in their order, for any batches and target."""
     start, batches = 0, [pa.record_batch({"n": pa.array([], pa.int64())})]
     for size in sizes:
         batches.append(pa.record_batch({"n": pa.array(range(start, start + size), pa.int64())}))
         start += size
     store = MemoryStore()
     staged = write(store, batches, target_file_bytes=target_file_bytes)
-    assert sum(each.rows for each in staged) == start
+    assert sum(file.rows for file in staged) == start
     if start:
         assert read(store)["n"].to_pylist() == list(range(start))
 
 
 def test_a_schema_that_no_file_can_have_leaves_no_sink():
-    """Where the writer refuses the columns, what was begun at the store is given up at once."""
+    """If the writer refuses the columns, the sink is aborted immediately."""
     store, schema = MemoryStore(), pa.schema([("a", pa.month_day_nano_interval())])
     writer = RollingWriter(store, FileNaming("job", 0), schema, FileOptions())
     with pytest.raises(pa.ArrowException):

@@ -1,4 +1,4 @@
-"""Files of text: which of them are items of DynamoDB, and what is wrong with those that are neither."""
+"""Files of text: items of DynamoDB are detected, and errors have the file and the line."""
 
 import os
 from pathlib import Path
@@ -33,7 +33,7 @@ def values(name, text):
 
 @pytest.mark.parametrize("mark", [b"", MARK], ids=["plain", "with a byte order mark"])
 @pytest.mark.parametrize(
-    ("name", "text", "found"),
+    ("name", "text", "expected"),
     [
         ("x.jsonl", b'{"a":{"S":"x"}}\n{"a":{"S":"y"}}\n', ["x", "y"]),
         ("x.jsonl", b'{"Item":{"a":{"S":"x"}}}\n', ["x"]),
@@ -47,9 +47,9 @@ def values(name, text):
         ("x.json", b'{"Items":[],"Count":0,"ScannedCount":7,"ConsumedCapacity":null}\n', []),
     ],
 )  # fmt: skip
-def test_items_are_recognised(mark, name, text, found):
-    """Items, export lines and saved answers of Scan are read as items, with a byte order mark or without."""
-    assert values(name, mark + text) == found
+def test_items_are_recognised(mark, name, text, expected):
+    """Items, export lines and saved responses of Scan are read as items, with or without a byte order mark."""
+    assert values(name, mark + text) == expected
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_items_are_recognised(mark, name, text, found):
     ],
 )
 def test_rows_that_look_like_an_answer_are_rows(text):
-    """Plain rows with members called as those of an answer stay rows."""
+    """Plain rows with the member names of a response stay rows."""
     assert len(rows("x.jsonl", text)) == text.count(b"\n")
     assert "_rescue" not in rows("x.jsonl", text)[0]
 
 
 def test_a_large_answer_is_not_sampled(tmp_path):
-    """An answer of which only the head would be read has no sample; it is read whole."""
+    """A response whose head alone would be read has no sample; it is read completely."""
     text = b'{"Items":[{"a":{"S":"' + b"x" * (1 << 20) + b'"}},\n{"a":{"S":"y"}}]}\n'
     (tmp_path / "page.json").write_bytes(text)
     store = LocalStore(tmp_path)
@@ -92,27 +92,27 @@ def test_a_large_answer_is_not_sampled(tmp_path):
         ("x.jsonl", b'{"b":0.5}\n{"a":[-12.5E-0401]}\n', r"x\.jsonl: line 2: .* is outside"),
     ],
 )
-def test_what_is_no_row_is_told_clearly(name, text, message):
-    """Broken text and numbers that no double holds are one error with the file and the line."""
+def test_invalid_rows_are_clear_errors(name, text, message):
+    """Invalid text, and numbers that no double stores, are one error with the file and the line."""
     with pytest.raises(DecodeError, match=f"^{message}"):
         rows(name, text)
 
 
 @pytest.mark.parametrize("cell", ["1e-400", " 007", "\t+49", "007", "1e999"])
 def test_cells_that_arrow_would_change_stay_as_they_are(cell):
-    """A cell too small for a double, or with needless zeros behind a blank, is no rounded number."""
+    """A cell that is too small for a double, or has needless zeros after a blank, is not rounded."""
     assert [value.strip() for value in values("x.csv", f"a,b\n{cell},1\n2.5,2\n".encode())] == [cell.strip(), "2.5"]
 
 
 class WatchedStore(LocalStore):
-    """Keep what was read of files."""
+    """Store that records the reads of files."""
 
     def __init__(self, target):
         super().__init__(target)
         self.reads = []
 
     def read_range(self, entry, start, length):
-        """Return a range, and keep its length."""
+        """Return a range, and record its length."""
         self.reads.append(length)
         return super().read_range(entry, start, length)
 
@@ -136,7 +136,7 @@ def test_a_sample_does_not_read_the_row_group(large_group):
 
 
 def test_a_large_row_group_of_a_disk_is_read_in_pieces(large_group):
-    """A large row group in a folder is never held whole as it is stored."""
+    """A large row group in a folder is never completely in memory."""
     store, rows = large_group
     (entry,) = store.list()
     assert pa.Table.from_batches(RowFiles(store).read(entry, 0)) == rows

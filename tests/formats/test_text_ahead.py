@@ -43,24 +43,24 @@ SCHEMA = pa.schema([("pk", pa.string()), ("n", pa.float64()), ("text", pa.string
     ("name", "schema"),
     [("plain.jsonl", None), ("plain.jsonl", SCHEMA), ("rows.csv", None), ("rows.csv", SCHEMA), ("typed.json", None)],
 )
-def test_ranges_are_read_as_the_whole_file(make_store, name, schema):
-    """The rows come in the order of the file, and under the columns that all of them need, as without threads."""
+def test_ranges_are_read_as_the_complete_file(make_store, name, schema):
+    """The rows have the order of the file and the columns that all of them need, the same as without threads."""
     form, make_rows, text = TEXTS[name]
     store, entry = make_store(), StoredObject(name, len(text.encode()))
     store.put(name, text.encode())
     options = ReadOptions(schema=schema)
-    whole = list(TextReader(store, entry, options, make_rows=make_rows, piece_bytes=RANGE_BYTES).read(0, 1))
+    expected = list(TextReader(store, entry, options, make_rows=make_rows, piece_bytes=RANGE_BYTES).read(0, 1))
     ahead = TextAhead(store, entry, FORMATS[form], options, RANGE_BYTES)
     assert ahead.is_split
     assert ahead.has_items == (name == "typed.json")
-    found = list(ahead.batches())
-    assert len(found) > 1
-    assert all(each.schema.equals(whole[0].schema, check_metadata=True) for each in found)
-    assert pa.Table.from_batches(found).equals(pa.Table.from_batches(whole))
+    batches = list(ahead.batches())
+    assert len(batches) > 1
+    assert all(batch.schema.equals(expected[0].schema, check_metadata=True) for batch in batches)
+    assert pa.Table.from_batches(batches).equals(pa.Table.from_batches(expected))
 
 
 def test_an_error_in_a_range_names_the_line_of_the_file(make_store):
-    """The first error of the file is raised, and no thread is left."""
+    """The first error of the file is raised, and all threads end."""
     lines = [json.dumps(row) for row in ROWS]
     lines[700] = '{"pk": nonsense}'
     store, text = make_store(), "\n".join(lines).encode()
@@ -72,7 +72,7 @@ def test_an_error_in_a_range_names_the_line_of_the_file(make_store):
 
 
 def test_small_and_compressed_files_have_no_ranges(make_store):
-    """They are read as a whole."""
+    """They are read completely."""
     store = make_store()
     store.put("a.json.gz", bytes.fromhex("1f8b08000000000000") + b"x" * 9_000)
     opened = partial(TextAhead, store, file_format=FORMATS["json"], options=ReadOptions())
@@ -81,10 +81,10 @@ def test_small_and_compressed_files_have_no_ranges(make_store):
 
 
 def test_what_threads_make_comes_in_order():
-    """Little is made ahead of what is taken, and an error comes in its place."""
-    given = iter(range(100))
-    made = side_by_side(lambda number: 10 // (5 - number), given)
-    assert [next(made) for _ in range(5)] == [2, 2, 3, 5, 10]
+    """Only a few results are computed ahead, and an error is raised in order."""
+    numbers = iter(range(100))
+    results = side_by_side(lambda number: 10 // (5 - number), numbers)
+    assert [next(results) for _ in range(5)] == [2, 2, 3, 5, 10]
     with pytest.raises(ZeroDivisionError):
-        next(made)
-    assert next(given) <= 20
+        next(results)
+    assert next(numbers) <= 20

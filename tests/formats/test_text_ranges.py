@@ -1,4 +1,4 @@
-"""Ranges of bytes of a file of text: together they are its rows, each once, wherever the file is cut."""
+"""Ranges of bytes of a text file: together they have all rows exactly once, for any bounds."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ from ddbio.storage.staged import StoredObject
 
 
 class Text:
-    """A store of one file, which counts the bytes that are read."""
+    """Store of one file, which counts the bytes that are read."""
 
     uri = "memory"
 
@@ -28,15 +28,15 @@ class Text:
         """Return a range, which is not empty."""
         assert entry is self.entry
         assert length > 0
-        found = self.text[start : start + length]
-        self.read_bytes += len(found)
-        return found
+        data = self.text[start : start + length]
+        self.read_bytes += len(data)
+        return data
 
 
 def ranges(size, cuts):
-    """Return the ranges between some places of a file."""
-    places = sorted({0, size, *(place % size for place in cuts)})
-    return list(itertools.pairwise(places))
+    """Return the ranges between some offsets of a file."""
+    bounds = sorted({0, size, *(cut % size for cut in cuts)})
+    return list(itertools.pairwise(bounds))
 
 
 CUTS = st.lists(st.integers(0, 10_000), max_size=8)
@@ -55,7 +55,7 @@ VALUES = st.recursive(
 )
 @example(rows=[{}, {}], between="\n", indent=None, cuts=[2, 3])
 def test_documents_are_read_once_wherever_a_file_is_cut(rows, between, indent, cuts):
-    """A document belongs to the range in which it begins; nothing within a document looks like a beginning."""
+    """A document belongs to the range in which it starts; nothing within a document looks like a start."""
     text = between.join(json.dumps(row, indent=indent) for row in rows).encode()
     store = Text(text)
     parts = [read_documents(store, store.entry, begin, end) for begin, end in ranges(len(text), cuts)]
@@ -74,17 +74,17 @@ def test_documents_are_read_once_wherever_a_file_is_cut(rows, between, indent, c
     block_bytes=st.integers(1, 40),
 )
 @example(rows=[{}, {}], between="\n", indent=None, cuts=[2, 3], block_bytes=1)
-def test_blocks_of_a_local_file_hold_what_is_read_at_once(rows, between, indent, cuts, block_bytes):
-    """Ranges of a local file are the same documents, in blocks that end where a line ends."""
+def test_blocks_of_a_local_file_are_the_same_documents(rows, between, indent, cuts, block_bytes):
+    """Ranges of a local file have the same documents, in blocks that end at a line end."""
     text = between.join(json.dumps(row, indent=indent) for row in rows).encode()
     with tempfile.TemporaryDirectory() as home:
         Path(home, "rows.json").write_bytes(text)
         store, entry = LocalStore(home), StoredObject("rows.json", len(text))
         for begin, end in ranges(len(text), cuts):
-            found, part = read_documents(store, entry, begin, end)
+            first_byte, part = read_documents(store, entry, begin, end)
             first, blocks = document_blocks(store, entry, begin, end)
             assert b"".join(map(bytes, blocks)) == part
-            assert not part or first == found
+            assert not part or first == first_byte
             blocks = [bytes(block) for block in store.line_blocks(entry, begin, end, block_bytes)]
             assert b"".join(blocks) == text[begin:end]
             assert all(block.endswith(b"\n") for block in blocks[:-1])
@@ -99,20 +99,20 @@ def test_blocks_of_a_local_file_hold_what_is_read_at_once(rows, between, indent,
 )
 @example(rows=[["\n", '"'], ["a\n", "\n"]], end="\n", cuts=[1, 2, 3])
 def test_records_are_read_once_wherever_a_file_is_cut(rows, end, cuts):
-    """However cells are quoted, each range of CSV begins with a record, and its line is known."""
+    """Each range of CSV starts with a record, whose line is known, for any quoting of cells."""
     out = io.StringIO()
     csv.writer(out, lineterminator=end).writerows(rows)
     text = out.getvalue().encode()
     store = Text(text)
     starts = csv_starts(
-        [count_csv(store, store.entry, *each) for each in ranges(len(text), cuts)], store.entry.size_bytes
+        [count_csv(store, store.entry, *bounds) for bounds in ranges(len(text), cuts)], store.entry.size_bytes
     )
     assert len(starts) == len(ranges(len(text), cuts)) + 1
     assert (starts[0].byte, starts[-1].byte) == (0, len(text))
     legal = {
         *record_starts(text).tolist(),
         len(text),
-        *(place for place in range(len(text)) if text[place:][:1] in b"\r\n"),
+        *(index for index in range(len(text)) if text[index:][:1] in b"\r\n"),
     }
     for one, other in itertools.pairwise(starts):
         assert one.byte <= other.byte
@@ -121,14 +121,14 @@ def test_records_are_read_once_wherever_a_file_is_cut(rows, end, cuts):
 
 
 def test_quotes_that_open_no_cell_forbid_ranges():
-    """Where a quote is a plain character, only all that stands before tells where a cell ends: one range it is."""
+    """If a quote is a plain character, only the preceding text shows the ends of cells: there is one range."""
     store = Text(b'size,n\n5" pipe,1\n"a\nb",2\n6" pipe,3\n')
-    starts = csv_starts([count_csv(store, store.entry, *each) for each in ranges(len(store.text), [9, 20])], 39)
-    assert [each.byte for each in starts] == [0, 39, 39, 39]
+    starts = csv_starts([count_csv(store, store.entry, *bounds) for bounds in ranges(len(store.text), [9, 20])], 39)
+    assert [start.byte for start in starts] == [0, 39, 39, 39]
 
 
 def test_a_range_reads_little_more_than_its_bytes():
-    """No range reads those before it."""
+    """No range reads the previous ones."""
     store = Text(b"\n".join(json.dumps({"pk": "x" * 100}).encode() for _ in range(30_000)))
     for begin, end in byte_ranges(len(store.text), 1_000_000):
         read_documents(store, store.entry, begin, end)

@@ -1,4 +1,4 @@
-"""Files of text in pieces: the same rows as when they are read whole, in bounded memory."""
+"""Text files in pieces: the same rows as when they are read completely, in bounded memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PIECE_BYTES = 64 * 1024
 
 
 def reader(tmp_path, name, text, make_rows, **options):
-    """Return a reader of a file with that text, in pieces of 64 KiB, and one that reads it whole."""
+    """Return a reader of a file with that text in pieces of 64 KiB, and one that reads it completely."""
     (tmp_path / name).write_bytes(text)
     store = LocalStore(tmp_path)
     [entry] = store.list(name)
@@ -36,13 +36,13 @@ def reader(tmp_path, name, text, make_rows, **options):
 
 
 def rows_of(file):
-    """Return all rows, and how many batches they came in."""
+    """Return all rows, and the number of their batches."""
     batches = list(file.read(0, 0))
     return pa.Table.from_batches(batches), len(batches)
 
 
 def csv_text(count, *, odd=False):
-    """Return CSV whose cells hold line ends and quotes, and a column whose type shows late."""
+    """Return CSV whose cells have line ends and quotes, and a column whose type is clear only late."""
     rng = random.Random(1)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -55,31 +55,31 @@ def csv_text(count, *, odd=False):
 
 
 def test_csv_in_pieces_is_csv(tmp_path):
-    """One type for each column over the whole file, and no record is cut where a cell holds a line end."""
+    """Each column has one type in the complete file, and no record is cut at a line end in a cell."""
     for odd in (False, True):
-        pieces, whole = reader(tmp_path, "a.csv", csv_text(6_000, odd=odd), CsvRows)
-        found, expected = rows_of(pieces)[0], rows_of(whole)[0]
-        assert found.num_rows == 6_000
+        pieces, complete = reader(tmp_path, "a.csv", csv_text(6_000, odd=odd), CsvRows)
+        rows, expected = rows_of(pieces)[0], rows_of(complete)[0]
+        assert rows.num_rows == 6_000
         for name in ("pk", "note", "late", "n", "none"):
-            assert found.column(name).equals(expected.column(name).cast(found.schema.field(name).type)), name
-        assert found.schema.field("late").type == (pa.string() if odd else pa.int64())
-        assert digest_of_batches(found.to_batches()) == digest_of_batches(expected.to_batches())
+            assert rows.column(name).equals(expected.column(name).cast(rows.schema.field(name).type)), name
+        assert rows.schema.field("late").type == (pa.string() if odd else pa.int64())
+        assert digest_of_batches(rows.to_batches()) == digest_of_batches(expected.to_batches())
 
 
 @pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_json_in_pieces_is_json(tmp_path, indent, pack):
-    """Plain rows, one a line or over several; a member that shows late, and numbers that doubles cannot hold."""
+    """Plain rows, on one line or several; a late member, and numbers that doubles cannot store."""
     rows = [{"pk": f"k{n}", "n": n, "m": {"a": n, "l": [n, None]}, "text": '}\n{"x":1}'} for n in range(3_000)]
     rows[-1] |= {"late": True, "n": 12345678901234567890123}
     rows[1_500]["m"] = {"b": "x"}
     rows[2_000] |= {"n": "12", "text": 5, "_rescue": "mine"}
     text = "\n".join(json.dumps(row, indent=indent) for row in rows).encode()
-    pieces, whole = reader(tmp_path, "a.json", pack(text), JsonRows)
-    found, batches = rows_of(pieces)
-    assert found.num_rows == 3_000
+    pieces, complete = reader(tmp_path, "a.json", pack(text), JsonRows)
+    read_rows, batches = rows_of(pieces)
+    assert read_rows.num_rows == 3_000
     assert batches > 1
-    assert digest_of_batches(found.to_batches()) == digest_of_batches(rows_of(whole)[0].to_batches())
+    assert digest_of_batches(read_rows.to_batches()) == digest_of_batches(rows_of(complete)[0].to_batches())
 
 
 def test_dynamodb_json_in_pieces_is_dynamodb_json(tmp_path):
@@ -87,10 +87,10 @@ def test_dynamodb_json_in_pieces_is_dynamodb_json(tmp_path):
     items = [{"pk": {"S": f"k{n}"}, "n": {"N": str(n)}, "pad": {"S": "x" * 100}} for n in range(3_000)]
     items[-1] |= {"late": {"BOOL": True}, "n": {"S": "none"}, "no": {"NULL": True}}
     text = "\n".join(json.dumps(item) for item in items).encode()
-    pieces, whole = reader(tmp_path, "a.json", text, JsonRows)
-    found, batches = rows_of(pieces)
+    pieces, complete = reader(tmp_path, "a.json", text, JsonRows)
+    rows, batches = rows_of(pieces)
     assert batches > 1
-    assert digest_of_batches(found.to_batches()) == digest_of_batches(rows_of(whole)[0].to_batches())
+    assert digest_of_batches(rows.to_batches()) == digest_of_batches(rows_of(complete)[0].to_batches())
 
 
 def test_an_error_names_the_line_of_the_file(tmp_path):
@@ -104,7 +104,7 @@ def test_an_error_names_the_line_of_the_file(tmp_path):
 
 
 def test_declared_columns_are_declared_in_every_piece(tmp_path):
-    """Numbers and texts are what is declared in later pieces too, and columns of other files stay in this one."""
+    """Declared types also apply to later pieces, and columns of other files stay in this one."""
     types = {name: pa.field(name, pa.string(), metadata={"ddb:type": tag}) for name, tag in (("zip", "S"), ("n", "N"))}
     rows = [{"pk": f"k{n}", "zip": n if n % 2 else f"0{n}", "n": f"{n}.50", "pad": "x" * 50} for n in range(3_000)]
     expected = [{"zip": {"S": str(row["zip"])}, "n": {"N": f"{n}.5"}} for n, row in enumerate(rows)]
@@ -114,11 +114,11 @@ def test_declared_columns_are_declared_in_every_piece(tmp_path):
         "a.csv": (header + "\n".join(",".join(map(str, row.values())) for row in rows), CsvRows),
     }
     for name, (text, make_rows) in texts.items():
-        chosen = pa.schema([*((each, pa.string()) for each in header.strip().split(",")), ("v", pa.int64())])
+        chosen = pa.schema([*((name, pa.string()) for name in header.strip().split(",")), ("v", pa.int64())])
         for columns in (None, chosen) if make_rows is CsvRows else (None,):
             for file in reader(tmp_path, name, text.encode(), make_rows, types=types, columns=columns):
-                found = [item for batch in file.read(0, 0) for item in items_of(batch.select(["zip", "n"]))]
-                assert found == expected, (name, columns is None)
+                file_items = [item for batch in file.read(0, 0) for item in items_of(batch.select(["zip", "n"]))]
+                assert file_items == expected, (name, columns is None)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_declared_columns_are_declared_in_every_piece(tmp_path):
     ],
 )
 def test_broken_csv_names_its_line(tmp_path, bad, message):
-    """Line ends within cells and lines before the piece are counted; the line is that where the record begins."""
+    """Line ends within cells and lines before the piece are counted; the line is that of the record's start."""
     records = [f'k{n},"{n}\n",{"x" * 30}' for n in range(3_000)]
     records[1_350] = bad
     text = "pk,n,pad\n" + "\n".join(records) + "\n"
@@ -142,7 +142,7 @@ def test_broken_csv_names_its_line(tmp_path, bad, message):
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])
 def test_other_encodings_are_refused_with_advice(tmp_path, encoding):
-    """What Excel calls Unicode text is UTF-16: the message says what to do."""
+    """Excel's 'Unicode text' is UTF-16: the message has an advice."""
     text = ("\ufeff" if encoding == "utf-16-be" else "") + "pk,n\nx,1\n"
     pieces, _ = reader(tmp_path, "a.csv", text.encode(encoding), CsvRows)
     for read in (rows_of, lambda file: file.sample(1)):
@@ -156,21 +156,21 @@ _CELL = st.text(alphabet='",\n\r x', max_size=4)
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.lists(st.text(alphabet='",\nx\r', max_size=4), min_size=2, max_size=2), min_size=1, max_size=6))
 def test_lines_of_records_are_those_of_python(rows):
-    """A record begins on the line behind all line ends that were written before it."""
+    """A record starts on the line after all line ends that were written before it."""
     text, expected = "", []
     for row in [["a", "b"], *rows]:
         expected.append(text.count("\n") + 1)
         out = io.StringIO()
         csv.writer(out, lineterminator="\n").writerow(row)
         text += out.getvalue()
-    found = CsvRows(ReadOptions()).lines(text.encode(), len(rows), 1)
-    assert list(found) == expected[1:]
+    lines = CsvRows(ReadOptions()).lines(text.encode(), len(rows), 1)
+    assert list(lines) == expected[1:]
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.lists(_CELL, min_size=2, max_size=3), min_size=1, max_size=5), st.booleans())
 def test_records_end_where_python_says(rows, quote_all):
-    """Any text of CSV that ends within a record is cut behind the last whole one; stray quotes are characters."""
+    """CSV that ends within a record is cut after the last complete one; stray quotes are characters."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL).writerows(rows)
     text = out.getvalue().encode()
@@ -183,13 +183,13 @@ def test_records_end_where_python_says(rows, quote_all):
         )
         ends.append(len(part.getvalue().encode()))
     for end in range(len(text) + 1):
-        found = complete_records_end(text[:end])
-        assert found in ends
-        assert found <= end
+        end_of_records = complete_records_end(text[:end])
+        assert end_of_records in ends
+        assert end_of_records <= end
 
 
 def test_stray_quotes_end_no_record():
-    """A quote in the middle of a cell opens nothing, so that the next line end is one."""
+    """A quote in the middle of a cell opens nothing, so that the next line end ends the record."""
     text = b'a,5" pipe\nb,"two\nlines"\nc,6" x\n"open'
     assert complete_records_end(text) == text.index(b'"open')
     assert header_names(b'"a ""b""","c\nd",e\n1,2,3\n') == ['a "b"', "c\nd", "e"]

@@ -1,4 +1,4 @@
-"""Rows of text files: every value as it is written, whatever Arrow's readers would make of it."""
+"""Rows of text files: every value is read as it is written, unlike by Arrow's readers."""
 
 import json
 import random
@@ -16,22 +16,22 @@ from ddbio.items.encode import Encoder
 
 
 def items(table):
-    """Return the items that the rows of a table become."""
-    found, plain = [], TypeDeserializer().deserialize
+    """Return the items of the rows of a table."""
+    converted, plain = [], TypeDeserializer().deserialize
     for batch in table.to_batches():
         encoded = Encoder(batch.schema).encode(batch)
         assert not encoded.refusals
         texts = encoded.buffer.tobytes()
         spans = zip(encoded.offsets[:-1], encoded.offsets[1:], strict=True)
-        found += [{name: plain(value) for name, value in json.loads(texts[a:b]).items()} for a, b in spans]
-    return found
+        converted += [{name: plain(value) for name, value in json.loads(texts[a:b]).items()} for a, b in spans]
+    return converted
 
 
 def without_nulls(value):
-    """Return a value of JSON without members that are null."""
+    """Return a JSON value without null members."""
     if isinstance(value, dict):
-        return {name: without_nulls(each) for name, each in value.items() if each is not None}
-    return [without_nulls(each) for each in value] if isinstance(value, list) else value
+        return {name: without_nulls(member) for name, member in value.items() if member is not None}
+    return [without_nulls(element) for element in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def value_of(draw, depth=0):
 
 
 def test_any_json_is_taken_as_it_is_written(seeds):
-    """Whatever rows are drawn, regular or not, the items are those of the text."""
+    """For any rows, regular or not, the items are those of the text."""
     for seed in seeds(300, 3_000):
         draw = random.Random(seed)
         columns = [value_of(draw) for _ in range(3)]
@@ -80,13 +80,13 @@ def test_any_json_is_taken_as_it_is_written(seeds):
 
 
 def test_a_column_of_nulls_stays_one():
-    """An update removes what is null in every row, also where the rows are read one by one."""
+    """An update removes a column that is null in every row, also if the rows are read one by one."""
     table = read_json(b'{"id": "a", "gone": null, "n": 0.1234567890123456789}')
     assert table.column("gone").null_count == 1
 
 
-def test_what_is_no_object_is_told_with_its_line():
-    """A list around the rows, and a name that occurs twice, are errors that say what to do."""
+def test_an_invalid_object_is_an_error_with_its_line():
+    """A list around the rows, and a duplicate name, are errors with an advice."""
     with pytest.raises(DecodeError, match="line 1: this is no object: write one for each row, and no list around"):
         read_json(b'[{"id": "a"}]')
     with pytest.raises(DecodeError, match="line 2: the name 'v' occurs twice"):
@@ -111,20 +111,20 @@ def test_what_is_no_object_is_told_with_its_line():
     ],
 )
 def test_csv_keeps_digits_and_spellings(cells, values):
-    """Numbers keep their digits; times and what is written like a code rather than a number stay texts."""
+    """Numbers keep their digits; times, and numbers that are written like codes, stay texts."""
     text = "id,v,w\n" + "".join(f"a{n},{cell},0\n" for n, cell in enumerate(cells)) + "z,,0\n"
     rows = items(read_csv(text.encode(), ReadOptions({"id": "S"})))
     assert [row.get("v") for row in rows] == [*values, None]
 
 
 def test_csv_of_another_encoding_is_refused():
-    """What is not UTF-8 is an error, not binary."""
+    """Text that is not UTF-8 is an error, not binary."""
     with pytest.raises(DecodeError, match="column 'v' holds bytes that are not UTF-8: write the file in UTF-8"):
         read_csv("id,v\na,é\n".encode("latin-1"), ReadOptions({"id": "S"}))
 
 
 def test_a_cell_that_is_no_number_spoils_its_row_alone():
-    """A numeric key of CSV is one in every row: the encoder refuses the others by themselves."""
+    """A numeric key of CSV is a number in every row: the encoder refuses the other rows separately."""
     table = read_csv(b"n,v\n 007,1\nabc,2\n1.50,3\n", ReadOptions({"n": "N"}))
     (batch,) = table.to_batches()
     encoded = Encoder(batch.schema, keys={"n": "N"}).encode(batch)
@@ -132,7 +132,7 @@ def test_a_cell_that_is_no_number_spoils_its_row_alone():
     assert items(table.take([0, 2])) == [{"n": 7, "v": 1}, {"n": Decimal("1.5"), "v": 3}]
 
 
-def test_cells_of_csv_may_hold_line_ends_wherever_they_lie(monkeypatch):
+def test_cells_of_csv_may_have_line_ends_anywhere(monkeypatch):
     """A quoted cell of two lines is one cell, also in a file of several of the reader's blocks."""
     monkeypatch.setattr(csv_rows, "_BLOCK_BYTES", 2**20)
     row = 'k{0},"one\ntwo{1}"\n'
@@ -144,7 +144,7 @@ def test_cells_of_csv_may_hold_line_ends_wherever_they_lie(monkeypatch):
 
 @pytest.mark.parametrize("read", [read_csv, read_json])
 def test_a_row_that_is_too_large_for_an_item_is_read(read):
-    """It spoils itself alone, by the encoder's rule, and not the file."""
+    """Only the row is refused, by the encoder's rule, not the file."""
     large = "x" * 3_000_000
     text = f"id,v\na,{large}\nb,y\n" if read is read_csv else f'{{"id":"a","v":"{large}"}}\n{{"id":"b","v":"y"}}\n'
     assert read(text.encode()).column("v").to_pylist() == [large, "y"]
@@ -181,7 +181,7 @@ def test_a_row_that_is_too_large_for_an_item_is_read(read):
 )
 @pytest.mark.parametrize("size", [0, 2_000_000], ids=["small", "beyond the first calls"])
 def test_hostile_json_is_one_error(text, size):
-    """What ended the process within Arrow's reader, and what nests beyond all measure, is an error with a line."""
+    """Text that would end the process within Arrow's reader, and deep nesting, are errors with a line."""
     rows = b'{"pk":"%s"}\n' % (b"x" * size) if size else b""
     with pytest.raises(DecodeError):
         read_json(rows + text)
@@ -193,20 +193,20 @@ KINDS = {"text": "text", "list": ["a", 1], "map": {"a": 1}, "truth": True, "numb
 @pytest.mark.parametrize("later", KINDS)
 @pytest.mark.parametrize("first", KINDS)
 def test_an_attribute_of_two_types_is_read_wherever_the_rows_lie(first, later):
-    """A rare attribute of another type far behind ended the process within Arrow's reader; both come as written."""
+    """A rare attribute of another type far away ended the process within Arrow's reader; both values are read."""
     rows = [{"pk": f"k{number:05}", "v": "x" * 60} for number in range(3_000)]
     rows[1]["note"], rows[-1]["note"] = KINDS[first], KINDS[later]
-    found = items(read_json("\n".join(map(json.dumps, rows)).encode()))
+    converted = items(read_json("\n".join(map(json.dumps, rows)).encode()))
     exact = [json.loads(json.dumps(row), parse_float=Decimal) for row in rows]
-    assert found == [without_nulls(row) for row in exact]
-    assert len(found) == 3_000
+    assert converted == [without_nulls(row) for row in exact]
+    assert len(converted) == 3_000
 
 
 @pytest.mark.parametrize(
     "text", [b"", b"  \n\n", b"{}", b"{}\n{}{} {}", b'{"a":null}', b'{"a":[null,{"b":null}]}', b'\r\n{"a":1}\r\n']
 )
 def test_loops_and_plain_way_give_the_same_rows(text):
-    """Blank lines, rows without members and members that are null are the same by both ways of reading."""
+    """Blank lines, rows without members and null members are the same for both readers."""
     fast, plain = read_json(text, ReadOptions()), read_json_plainly(text, ReadOptions())
     assert items(fast) == items(plain)
     assert set(fast.schema.names) == set(plain.schema.names) - {"_rescue"}
