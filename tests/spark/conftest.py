@@ -1,8 +1,9 @@
-"""Share one Spark session among the tests of this folder: starting one takes five seconds.
+"""Shared Spark session of this folder's tests: the start of one takes five seconds.
 
-Its JVM ends before a test of another folder runs, so that those find no session. A JVM that dies fails the test in
-which it dies; the next test that needs a session has a new one. So only fixtures of a single test may hold anything of
-a session.
+Its JVM ends before a test of another folder runs, so that those tests have no running session. A JVM that dies fails
+the
+current test, and the next test that needs a session gets a new one. So only fixtures with the scope of a test may keep
+objects of a session.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from ddbio.testing import FakeDynamoDB
 _FOLDER = Path(__file__).parent
 _LOG_LINES = 60
 _END_SECONDS = 60.0
-# A JVM out of memory ends at once, instead of failing test after test. The second compiler takes longer than it saves.
+# A JVM out of memory ends immediately, instead of failing test after test. The second compiler takes longer than it
+# saves.
 _JAVA = (
     "-XX:+ExitOnOutOfMemoryError -XX:MaxMetaspaceSize=512m -XX:ReservedCodeCacheSize=256m"
     " -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -41,37 +43,37 @@ _CONF = {
 
 @pytest.fixture(autouse=True)
 def _no_dead_jvm() -> None:
-    """End a JVM whose session does not run: it has died, or whoever started it has stopped its session."""
+    """End a JVM whose session does not run: it has died, or a test has stopped its session."""
     if SparkContext._gateway is None or _runs():
         return
     ended = session.jvm_exit_reason()
     if ended is not None:
         with warnings.catch_warnings():
-            warnings.simplefilter("always")  # to be told, not to fail this test
-            said = "\n".join([f"Spark's JVM has died: {ended}", *session.jvm_log()[-_LOG_LINES:]])
-            warnings.warn(said, stacklevel=1)
+            warnings.simplefilter("always")  # to report it, not to fail this test
+            report = "\n".join([f"Spark's JVM has died: {ended}", *session.jvm_log()[-_LOG_LINES:]])
+            warnings.warn(report, stacklevel=1)
     _end_jvm()
 
 
 @pytest.fixture
 def spark(_no_dead_jvm) -> SparkSession:
-    """Return the session of all tests: two cores, and up to three attempts a task."""
+    """Return the session of all tests: two cores, and up to three attempts per task."""
     if SparkContext._gateway is None:
-        # Without a JDK the tests of push-down are skipped, and say so.
+        # Without a JDK the tests of push-down are skipped, with the reason.
         return session.start_session("local[2,3]", _CONF | ({"spark.jars": jar()} if find_javac() else {}))
     return SparkSession.builder.getOrCreate()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
-    """End the JVM behind the last test of this folder."""
+    """End the JVM after the last test of this folder."""
     if nextitem is None or _FOLDER not in nextitem.path.parents:
         _end_jvm()
 
 
 @pytest.fixture(scope="session")
 def fake() -> Iterator[FakeDynamoDB]:
-    """Return the fake DynamoDB of all tests, in a process of its own."""
+    """Return the fake DynamoDB of all tests, in a separate process."""
     with FakeDynamoDB(process=True) as fake:
         yield fake
 
@@ -85,7 +87,7 @@ def _runs() -> bool:
 
 
 def _end_jvm() -> None:
-    """End the JVM of this process, if it has one, and let PySpark forget it."""
+    """End the JVM of this process, if any, and reset PySpark's references to it."""
     gateway = SparkContext._gateway
     if gateway is None:
         return

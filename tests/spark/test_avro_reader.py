@@ -1,4 +1,4 @@
-"""What the Avro library of the Apache project itself, which every Spark has, reads of our files."""
+"""Reads of our files by the Apache project's own Avro library, which every Spark has."""
 
 import json
 from decimal import Decimal
@@ -35,7 +35,7 @@ ROWS = [
 
 @pytest.mark.parametrize("codec", FORMATS["avro"].extensions)
 def test_apache_avro_reads_every_codec(spark, tmp_path, codec):
-    """All values of all blocks are there, of zstd too, and decimals by their logical type."""
+    """All values of all blocks are read, also with zstd, and decimals by their logical type."""
     store = LocalStore(tmp_path)
     writer = RollingWriter(store, FileNaming("job", 0), SCHEMA, FileOptions(format="avro", compression=codec))
     writer.write(pa.RecordBatch.from_pylist(ROWS, SCHEMA))
@@ -45,14 +45,14 @@ def test_apache_avro_reads_every_codec(spark, tmp_path, codec):
     data = avro.generic.GenericData()
     data.addLogicalTypeConversion(spark._jvm.org.apache.avro.Conversions.DecimalConversion())
     reader = avro.file.DataFileReader(file, avro.generic.GenericDatumReader(None, None, data))
-    found = []
+    records = []
     while reader.hasNext():
-        found.append(reader.next())
+        records.append(reader.next())
     reader.close()
     names = [name for name in SCHEMA.names if name not in {"d", "_rescue"}]
-    shown = [json.loads(each.toString()) for each in found]
+    shown = [json.loads(record.toString()) for record in records]
     wanted = pa.RecordBatch.from_pylist(ROWS, SCHEMA).to_pylist()
     assert [{name: row[name] for name in names} for row in shown] == [
         {name: row[name] for name in names} for row in wanted
     ]
-    assert [each.get("d") and Decimal(str(each.get("d"))) for each in found] == [row["d"] for row in wanted]
+    assert [record.get("d") and Decimal(str(record.get("d"))) for record in records] == [row["d"] for row in wanted]

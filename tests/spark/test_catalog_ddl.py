@@ -1,4 +1,4 @@
-"""The statements for Spark SQL, executed over the files that a scan wrote."""
+"""The statements for Spark SQL, executed over the files of a scan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ddbio.formats.file_facts import FILE_FACTS
 
 
 def test_spark_executes_its_table(spark, fake, tmp_path):
-    """The table has every row, partitions with odd names, and members of structs by any name."""
+    """The table has every row, partitions with unusual names, and struct members with any name."""
     items = (
         {"pk": {"S": f"o{n}"}, "Tenant": {"S": "it's/1" if n % 2 else "b"}, "m": {"M": {"a b": {"N": str(n)}}}}
         | {"at": {"S": f"202{n % 3}-05-01T00:00:00Z"}, "tags": {"SS": ["a"]}}
@@ -40,7 +40,7 @@ def test_spark_executes_its_table(spark, fake, tmp_path):
 
 @pytest.mark.nightly
 def test_spark_shows_attributes_beside_the_hours_of_a_log(spark, fake, tmp_path):
-    """An attribute ``year`` is not that of the folder, which has a column of another name; filters on both work."""
+    """An attribute ``year`` is distinct from the folder's column, which has another name. Filters on both work."""
     client = boto3.client("dynamodb", endpoint_url=fake.endpoint_url, region_name="us-east-1")
     client.create_table(
         TableName="cars",
@@ -65,7 +65,7 @@ def test_spark_shows_attributes_beside_the_hours_of_a_log(spark, fake, tmp_path)
 
 
 def test_the_statements_for_athena_and_hive_are_parsed(spark):
-    """Spark's parser, whose grammar has Hive's DDL, finds columns, folders, readers and properties."""
+    """Spark's parser, which supports Hive's DDL, gets columns, folders, readers and properties."""
     types = [("p`k", pa.string()), ("it's", pa.decimal128(38, 2)), ("l", pa.list_(pa.struct([("a_b", pa.int64())])))]
     columns = tuple(Column(name, kind) for name, kind in types)
     partitions = (Column("day", pa.string()), Column("select", pa.int32()))
@@ -74,18 +74,20 @@ def test_the_statements_for_athena_and_hive_are_parsed(spark):
         table = TableDefinition(r"s3://lake/o'r\n", file_format, columns, partitions, (("2024-05-01", "7"),))
         for dialect, projection in (("hive", False), ("athena", False), ("athena", True)):
             text = ddl(TableName("shop", "from"), table, dialect, projection=projection)
-            create, *repair = [parser.parsePlan(each).toString() for each in text.split(";\n") if each.strip()][1:]
+            create, *repair = [
+                parser.parsePlan(statement).toString() for statement in text.split(";\n") if statement.strip()
+            ][1:]
             for part in ("shop, from", r"s3://lake/o'r\n/", facts.input_format, facts.serde):
                 assert part in create, (part, create)
             assert ("projection.select.range" in create) == projection
             assert len(repair) == (not projection)
             fields = parser.parseTableSchema(text[text.index("(\n") + 1 : text.index("\n)")])
-            names = [fields.apply(place).name() for place in range(fields.size())]
+            names = [fields.apply(index).name() for index in range(fields.size())]
             assert names == [name for name, _ in types]
 
 
 def test_the_databases_are_parsed(spark):
-    """The statement before the table makes its database."""
+    """The statement before the table creates its database."""
     table = TableDefinition("s3://lake/orders", "orc", (Column("pk", pa.string()),))
     text = ddl(TableName("a_b", "t"), table, "athena").partition(";")[0]
     assert "a_b" in spark._jsparkSession.sessionState().sqlParser().parsePlan(text).toString()

@@ -23,7 +23,7 @@ from tests.cdc.gapped_log import AFTER, last_rows, make_gap
 
 @pytest.fixture
 def table(spark, fake):
-    """Return a table with a stream, and a function that puts items numbered from one number to another."""
+    """Return a table with a stream, and a function that puts the items of a range of numbers."""
     ddbio.register(spark)
     name = f"changed-{uuid.uuid4().hex}"
     client = boto3.client("dynamodb", endpoint_url=fake.endpoint_url)
@@ -43,27 +43,27 @@ def table(spark, fake):
 
 
 def run(frame, folder, checkpoint):
-    """Run a query until all that is there was written to files."""
+    """Run a query until all available changes are written to files."""
     writer = frame.writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
     query = writer.trigger(availableNow=True).start(str(folder))
     query.awaitTermination()
-    return [each["numInputRows"] for each in query.recentProgress]
+    return [progress["numInputRows"] for progress in query.recentProgress]
 
 
 def forget_last(checkpoint):
-    """Leave the checkpoint as if the driver had died before it noted its second micro-batch."""
+    """Change the checkpoint as if the driver had died before it recorded its second micro-batch."""
     for name in ("1", ".1.crc"):
         (checkpoint / "commits" / name).unlink()
 
 
 def numbers(folder):
-    """Return the numbers of the items of all rows, and how many operations of each kind."""
-    found = ds.dataset(str(folder), exclude_invalid_files=True).to_table()
-    return sorted(found.column("n").to_pylist()), set(found.column("_op").to_pylist())
+    """Return the numbers of the items of all rows, and the counts of operations by kind."""
+    rows = ds.dataset(str(folder), exclude_invalid_files=True).to_table()
+    return sorted(rows.column("n").to_pylist()), set(rows.column("_op").to_pylist())
 
 
 def test_a_log_is_streamed_from_its_checkpoint(spark, fake, table, tmp_path):
-    """Each change comes once over restarts, in two partitions; a micro-batch that Spark repeats is the same."""
+    """Each change is read once over restarts, in two partitions. A micro-batch that Spark repeats is equal."""
     name, put = table
     log, out, checkpoint = tmp_path / "log", tmp_path / "out", tmp_path / "checkpoint"
     capture = {"available_now": True, "endpoint_url": fake.endpoint_url}
@@ -72,7 +72,7 @@ def test_a_log_is_streamed_from_its_checkpoint(spark, fake, table, tmp_path):
     put(30, 50)
     ddbio.capture(name, log, **capture)
     frame = spark.readStream.format("dynamodb-log").load(str(log))
-    assert [each for each in frame.columns if each[0] == "_"] == [
+    assert [column for column in frame.columns if column[0] == "_"] == [
         "_op",
         "_sequence",
         "_event_time",
@@ -94,7 +94,7 @@ def test_a_log_is_streamed_from_its_checkpoint(spark, fake, table, tmp_path):
 
 @pytest.mark.nightly
 def test_a_log_is_streamed_in_small_batches(spark, fake, table, tmp_path):
-    """After the first one, a micro-batch has about so many changes; the next one goes on behind it."""
+    """After the first one, a micro-batch has about the limit of changes, and the next one continues after it."""
     name, put = table
     log, counts = tmp_path / "log", []
     frame = spark.readStream.format("dynamodb-log").option("maxRecordsPerBatch", 15).schema("n bigint, _op string")
@@ -106,20 +106,20 @@ def test_a_log_is_streamed_in_small_batches(spark, fake, table, tmp_path):
         query = writer.start(str(tmp_path / "out"))
         query.processAllAvailable()
         query.stop()
-        counts += [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]]
+        counts += [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
     assert counts == [10, 10, 10, 10]
     assert numbers(tmp_path / "out")[0] == [*range(40)]
 
 
 def test_a_limit_of_spark_counts(spark, fake, table, tmp_path):
-    """As Spark 4.2 asks: so many changes from a place on, all that are there, and none behind an AvailableNow's end."""
+    """With the calls of Spark 4.2, the limits are a number of changes, all changes, and the end of AvailableNow."""
     name, put = table
     capture = {"available_now": True, "endpoint_url": fake.endpoint_url}
     for first in range(0, 40, 10):
         put(first, first + 10)
         ddbio.capture(name, tmp_path, **capture)
     store = open_store(str(tmp_path), ConnectionOptions())
-    (job_id,) = (each.job_id for each in log_jobs(store))
+    (job_id,) = (job.job_id for job in log_jobs(store))
     reader = open_log_reader({"path": str(tmp_path), "maxRecordsPerBatch": "10"}, StructType([]))
     begin = reader.initialOffset()
     assert begin == {job_id: 0}
@@ -134,7 +134,7 @@ def test_a_limit_of_spark_counts(spark, fake, table, tmp_path):
 
 
 def test_a_stream_is_read_from_its_checkpoint(spark, fake, table, tmp_path):
-    """The changes of a table come once over restarts, and those of a repeated micro-batch are the same."""
+    """The changes of a table are read once over restarts, and those of a repeated micro-batch are equal."""
     name, put = table
     out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
     put(0, 30)
@@ -155,9 +155,9 @@ def test_a_stream_is_read_from_its_checkpoint(spark, fake, table, tmp_path):
 
 
 def test_a_kinesis_data_stream_is_read(spark, fake, table, tmp_path):
-    """The same from the data stream that the changes of a table go to."""
+    """The same for the data stream that receives the changes of a table."""
     name, put = table
-    clients = [boto3.client(each, endpoint_url=fake.endpoint_url) for each in ("dynamodb", "kinesis")]
+    clients = [boto3.client(service, endpoint_url=fake.endpoint_url) for service in ("dynamodb", "kinesis")]
     clients[1].create_stream(StreamName=name, ShardCount=2)
     arn = clients[1].describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]["StreamARN"]
     clients[0].enable_kinesis_streaming_destination(TableName=name, StreamArn=arn)
@@ -166,12 +166,12 @@ def test_a_kinesis_data_stream_is_read(spark, fake, table, tmp_path):
     frame = spark.readStream.format("dynamodb-kinesis").options(**options).load(name)
     assert sum(run(frame, tmp_path / "out", tmp_path / "checkpoint")) == 30
     assert numbers(tmp_path / "out") == ([*range(30)], {"INSERT"})
-    for each in clients:
-        each.close()
+    for client in clients:
+        client.close()
 
 
 def test_an_empty_table_needs_a_schema(spark, fake, table, tmp_path):
-    """Columns are decided once: nothing is guessed from a table without items."""
+    """Columns are chosen once, and not guessed from a table without items."""
     reader = spark.readStream.format("dynamodb-streams").options(endpointUrl=fake.endpoint_url, log=str(tmp_path))
     with pytest.raises(Exception, match="has no items that show its columns yet: give schema"):
         reader.load(table[0])
@@ -179,7 +179,7 @@ def test_an_empty_table_needs_a_schema(spark, fake, table, tmp_path):
 
 @pytest.mark.nightly
 def test_a_healed_log_is_streamed(spark, tmp_path):
-    """A query over a log of Kinesis has the rows that heal its gap when it is started again, each once."""
+    """After a restart, a query over a Kinesis log has the rows that heal its gap, each once."""
     ddbio.register(spark)
     log, out, checkpoint = tmp_path / "log", tmp_path / "out", tmp_path / "checkpoint"
     with MotoServer() as s3:

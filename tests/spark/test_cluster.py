@@ -1,4 +1,4 @@
-"""A cluster of two workers, each with a disk of its own under one path: what a path of this machine means there."""
+"""A cluster of two workers, each with a separate disk under the same path: the use of local paths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 import ddbio
 from tests.spark.two_workers import JOB_SECONDS, Cluster, may_unshare, open_cluster
 
-# An executor that is silent for 12 s is lost.
+# An executor that is silent for 12 s is considered lost.
 IMPATIENT = {
     "spark.network.timeout": "12s",
     "spark.network.timeoutInterval": "1s",
@@ -47,7 +47,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     ],
 )
 def test_paths_of_this_machine_are_refused_before_anything_is_read(cluster, words, option):
-    """Workers would each look for such a path on a disk of their own; the error names the option and the ways out."""
+    """Workers would search such a path on their own disks. The error names the option and the alternatives."""
     (cluster.disk / "in").mkdir(exist_ok=True)
     pq.write_table(pa.table({"pk": ["a"]}), cluster.disk / "in" / "a.parquet")
     cluster.dynamodb.load("copies", b"", "pk:S")
@@ -60,15 +60,15 @@ def test_paths_of_this_machine_are_refused_before_anything_is_read(cluster, word
     assert not (cluster.disk / "out").exists()
 
 
-def test_a_named_load_without_a_place_for_its_state_is_refused(cluster):
-    """A job that is to go on where it stopped needs a state that every worker reaches."""
+def test_a_named_load_without_shared_state_is_refused(cluster):
+    """A job that can resume needs a state that every worker reaches."""
     code, answer = cluster.run("load", "in", "copies", "--job-id", "one")
     assert code != 0
     assert "job 'one' cannot be continued on spark://" in answer["error"]["message"]
 
 
 def test_speculation_is_refused_where_order_matters(cluster):
-    """Of two attempts of a task the older rows of a key may come last: such a load does not begin."""
+    """With two attempts of a task, the older rows of a key may be written last: such a load does not start."""
     words = ["load", "in", "copies", "--shared-paths", "--conf", "spark.speculation=true"]
     code, answer = cluster.run(*words)
     assert code != 0
@@ -76,7 +76,7 @@ def test_speculation_is_refused_where_order_matters(cluster):
 
 
 def test_a_table_goes_to_s3_and_back_and_a_finished_load_is_not_run_again(cluster):
-    """Scan, load, and the same load again: nothing twice, although no worker sees another's disk."""
+    """Scan, load, and the same load again: nothing is written twice, although no worker sees another's disk."""
     code, report = cluster.run("scan", "orders", "s3://lake/there", "--segments", "4")
     assert code == 0, report
     assert (report["rows"], cluster.rows("there")) == (20_000, 20_000)
@@ -96,7 +96,7 @@ def test_a_table_goes_to_s3_and_back_and_a_finished_load_is_not_run_again(cluste
 
 
 def test_a_worker_that_is_killed_costs_no_row(cluster):
-    """The tasks of a lost worker run again elsewhere, and what it had staged is no part of the output."""
+    """The tasks of a lost worker run again on another one, and its staged files are not in the output."""
     driver = cluster.start(
         "scan", "orders", "s3://lake/survived", "--segments", "8", "--tasks", "4", "--rcu-per-second", "100"
     )
@@ -109,7 +109,10 @@ def test_a_worker_that_is_killed_costs_no_row(cluster):
 
 
 def test_an_executor_that_was_taken_for_lost_writes_no_older_rows(cluster):
-    """A frozen executor's tasks run again elsewhere; when its Python worker awakes it ends at its next request."""
+    """A frozen executor's tasks run again on another one.
+
+    When its Python worker resumes, it ends at its next request.
+    """
     table = pa.table({"pk": [f"{n % 100:03}" for n in range(2000)], "v": [n // 100 for n in range(2000)]})
     (cluster.disk / "versions").mkdir()
     pq.write_table(table, cluster.disk / "versions" / "a.parquet", row_group_size=500)
@@ -135,7 +138,7 @@ def test_an_executor_that_was_taken_for_lost_writes_no_older_rows(cluster):
 
 
 def test_a_data_frame_of_an_executor_that_was_taken_for_lost_writes_no_older_rows(cluster):
-    """The same of ``df.write``, whose rows of a key have the order of their partition."""
+    """The same for ``df.write``, whose rows of a key are in the order of their partition."""
     cluster.dynamodb.load("frames", b"", "pk:S")
     script = """
 ddbio.register(spark)
@@ -150,7 +153,7 @@ ordered.write.format("dynamodb").mode("append").options(**options).save("frames"
 
 
 def test_data_frames_are_refused_where_spark_speculates(cluster):
-    """Of two attempts of a task the older rows of a key may come last: such a write does not begin."""
+    """With two attempts of a task, the older rows of a key may be written last: such a write does not start."""
     cluster.dynamodb.load("unordered", b"", "pk:S")
     script = """
 ddbio.register(spark)
@@ -170,7 +173,7 @@ except Exception as error:
 
 
 def _run_with_frozen_executor(cluster: Cluster, driver: subprocess.Popen[str], table: str) -> str:
-    """Freeze an executor that writes, until its job has ended on the other one; return what the driver has printed."""
+    """Freeze an executor that writes until its job has ended on the other one, and return the driver's output."""
     _wait_for_requests(cluster, "BatchWriteItem", 10, driver)
     java, *python = cluster.executor(0)
     try:
@@ -179,7 +182,7 @@ def _run_with_frozen_executor(cluster: Cluster, driver: subprocess.Popen[str], t
         out, err = driver.communicate(timeout=JOB_SECONDS)
         assert driver.returncode == 0, err
         spent = len(cluster.dynamodb.consumed(table))
-        # The Java processes stay frozen: nobody tells the Python workers that the job has ended.
+        # The Java processes stay frozen, so that the Python workers do not learn that the job has ended.
         for pid in python:
             os.kill(pid, signal.SIGCONT)
         time.sleep(5)
@@ -193,7 +196,7 @@ def _run_with_frozen_executor(cluster: Cluster, driver: subprocess.Popen[str], t
 
 
 def test_a_driver_that_is_killed_leaves_nothing_in_the_way(cluster):
-    """The same command again just works, and nothing of the killed run is left."""
+    """The same command succeeds afterwards, and no files of the killed run remain."""
     words = ["scan", "orders", "s3://lake/again", "--segments", "8", "--tasks", "4"]
     driver = cluster.start(*words, "--rcu-per-second", "100")
     _wait_for_scan(cluster, driver)
@@ -206,7 +209,7 @@ def test_a_driver_that_is_killed_leaves_nothing_in_the_way(cluster):
 
 
 def _wait_for_scan(cluster: Cluster, driver: subprocess.Popen[str]) -> None:
-    """Return when the tasks of a job that was just started have read some pages."""
+    """Return when the tasks of a started job have read some pages."""
     # The sample takes a few requests.
     _wait_for_requests(cluster, "Scan", 30, driver)
 

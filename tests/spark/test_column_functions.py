@@ -1,4 +1,4 @@
-"""Functions of Arrow arrays on columns of a Spark before 4.1, and what they leave of its worker."""
+"""Functions of Arrow arrays on columns of a Spark before 4.1, and the state of its worker afterwards."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ddbio.spark.functions import from_dynamodb_json, to_dynamodb_json
 
 pytestmark = pytest.mark.skipif(hasattr(sql, "arrow_udf"), reason="Spark has Arrow functions")
 
-# As Spark makes it: time zone, safe casts, columns by name, a frame for a struct.
+# The serializer as Spark creates it: time zone, safe casts, columns by name, a frame for a struct.
 SPARK = ArrowStreamPandasUDFSerializer("UTC", True, True, True)
 STRUCTS = pa.chunked_array([pa.array([{"a": 1}, None, {"a": None}])])
 
 
 def handed():
-    """Yield a batch as Spark's worker hands it over."""
+    """Yield a batch as Spark's worker passes it."""
     yield SPARK.arrow_to_pandas(STRUCTS)
 
 
-def test_the_function_gets_what_spark_got():
-    """An array comes and goes in the memory it has, nulls too; each value is alone in a list."""
+def test_the_function_gets_arrays_without_a_copy():
+    """An array is passed and returned without a copy, including nulls. Each value is alone in a list."""
     got = []
     (series,) = map_series(lambda array: got.append(array) or array, handed())
     assert got[0].equals(STRUCTS.chunk(0))
@@ -37,7 +37,7 @@ def test_the_function_gets_what_spark_got():
 
 
 def test_spark_has_its_own_way_back():
-    """After the last batch, after an error and after nobody wants more, Spark makes objects as before."""
+    """After the last batch, after an error and after an early end, Spark makes objects as before."""
 
     def fail(_):
         raise ValueError("refused")
@@ -55,13 +55,13 @@ def test_spark_has_its_own_way_back():
 
 @pytest.mark.parametrize("objects", [pd.Series(["{}"]), pd.DataFrame({"array": [1]}), pd.DataFrame({"a": [1]})])
 def test_objects_are_refused(objects):
-    """Where a Spark of another make hands over objects after all, the message names what to use."""
+    """If another Spark passes objects nevertheless, the message names the alternative."""
     with pytest.raises(OptionError, match="use decode_column or encode_column"):
         next(map_series(lambda array: array, iter([objects])))
 
 
-def test_functions_of_others_get_objects(spark):
-    """In one query with ours, another's pandas function gets a frame for the same struct, and ours take any number."""
+def test_other_functions_get_objects(spark):
+    """In one query with ours, another pandas function gets a frame for the same struct, and ours occur repeatedly."""
 
     def kind(part):
         return pd.Series([type(part).__name__] * len(part))
@@ -84,7 +84,7 @@ def test_functions_of_others_get_objects(spark):
 
 @pytest.mark.parametrize("spark_type", ["string", "binary"])
 def test_functions_of_functions_of_others(spark, spark_type):
-    """What another's function of iterators makes of a text is taken too, and that function gets objects."""
+    """A text from another function of iterators is also accepted, and that function gets objects."""
 
     def checked(batches):
         for batch in batches:
@@ -94,9 +94,9 @@ def test_functions_of_functions_of_others(spark, spark_type):
     checked.__annotations__ = {"batches": Iterator[pd.Series], "return": Iterator[pd.Series]}
     schema = pa.schema([("n", pa.int64())])
     frame = spark.createDataFrame([('{"n":{"N":"1"}}',), ('{"n":{"N":"2"}}',)], "text string").coalesce(1)
-    given = sql.pandas_udf(checked, spark_type)(sql.col("text").cast(spark_type))
-    text = to_dynamodb_json(from_dynamodb_json(given, schema), schema)
+    other = sql.pandas_udf(checked, spark_type)(sql.col("text").cast(spark_type))
+    text = to_dynamodb_json(from_dynamodb_json(other, schema), schema)
     again = sql.pandas_udf(checked, "string")(text)
-    rows = frame.select("text", from_dynamodb_json(given, schema)["n"].alias("n"), again.alias("again")).collect()
+    rows = frame.select("text", from_dynamodb_json(other, schema)["n"].alias("n"), again.alias("again")).collect()
     assert [row.n for row in rows] == [1, 2]
     assert [row.again for row in rows] == [row.text for row in rows]

@@ -7,11 +7,11 @@ import ddbio
 
 
 def test_tasks_of_spark_rewrite_a_folder(spark, tmp_path):
-    """With a session running the groups go to its tasks; Spark reads the live files and the folder alike."""
+    """With a running session, its tasks rewrite the groups. Spark reads the live files and the folder equally."""
     for number in range(12):
-        place = tmp_path / "lake" / f"day={number % 3}"
-        place.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table({"pk": [f"{number}-{row}" for row in range(50)]}), place / f"{number}.parquet")
+        folder = tmp_path / "lake" / f"day={number % 3}"
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"pk": [f"{number}-{row}" for row in range(50)]}), folder / f"{number}.parquet")
     report = ddbio.compact(tmp_path / "lake")
     assert (report.engine, report.tasks, report.files_after, report.rows) == ("spark", 2, 3, 600)
     assert report.digest_before == report.digest_after

@@ -1,4 +1,4 @@
-"""The digest of a DataFrame is that of its rows anywhere else."""
+"""The digest of a DataFrame equals that of its rows in other containers."""
 
 import json
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ LINES = b"\n".join(json.dumps(item).encode() for item in ITEMS)
 
 @pytest.fixture
 def schema():
-    """Return what the items look like."""
+    """Return the schema of the items."""
     return ddbio.infer_schema(LINES)
 
 
@@ -39,20 +39,20 @@ def table(schema):
 
 @pytest.fixture
 def frame(spark, table):
-    """Return the rows as a DataFrame in several partitions that knows DynamoDB's types."""
+    """Return the rows as a DataFrame in several partitions with DynamoDB's types."""
     rows = [tuple(row.values()) for row in table.to_pylist()]
     return spark.createDataFrame(rows, to_spark_schema(table.schema)).repartition(4)
 
 
 def test_every_partition_counts(frame, table):
-    """A DataFrame has the digest of the wire and of Arrow rows, however it is partitioned."""
+    """A DataFrame has the digest of the wire format and of Arrow rows, for any partitioning."""
     assert ddbio.digest(frame) == ddbio.digest(table) == ddbio.digest(LINES) == ddbio.digest(frame.coalesce(1))
     assert ddbio.digest(frame.limit(49)) != ddbio.digest(frame)
     assert ddbio.digest(frame.limit(0)) == ddbio.digest(table[:0]) == "0" * 32
 
 
 def test_a_schema_declares_what_metadata_does_not(frame, table, schema):
-    """Rows whose fields lost their metadata have another digest, and the items' own under the schema."""
+    """Rows whose fields lost their metadata have another digest, and the items' digest with the schema."""
     bare = frame.toDF(*frame.columns).selectExpr(*[f"{name} as {name}" for name in frame.columns])
     stripped = pa.table([column.cast(_bare(column.type)) for column in table.columns], table.schema.names)
     assert ddbio.digest(stripped) != ddbio.digest(table)
@@ -61,7 +61,7 @@ def test_a_schema_declares_what_metadata_does_not(frame, table, schema):
 
 
 def test_a_frame_of_a_table(spark, fake):
-    """A DataFrame read from a table has the table's digest, NULLs included."""
+    """A DataFrame of a table has the table's digest, including NULLs."""
     fake.load("digested", LINES, "pk:S")
     reader = spark.read.format("dynamodb").option("endpointUrl", fake.endpoint_url).option("nulls", "keep")
     assert ddbio.digest(reader.load("digested")) == ddbio.digest("digested", endpoint_url=fake.endpoint_url)
@@ -74,13 +74,13 @@ def test_times_are_what_writing_them_sends(spark):
 
 
 def test_names_that_spark_takes_for_paths(spark):
-    """Columns with dots and back quotes in their names are digested as any other."""
+    """Columns with dots and backquotes in their names are digested like any other."""
     frame = spark.createDataFrame([("x", "y", "z")], "`a.b` string, `a` string, `c``d` string")
     assert ddbio.digest(frame) == ddbio.digest(b'{"a.b":{"S":"x"},"a":{"S":"y"},"c`d":{"S":"z"}}')
 
 
 def test_an_error_is_ours(spark):
-    """What a worker refuses is raised as it would be for Arrow rows."""
+    """An error of a worker is raised like for Arrow rows."""
     frame = spark.createDataFrame([(["a", None],), (["b"],)], "tags array<string>").coalesce(1)
     declared = pa.schema([pa.field("tags", pa.list_(pa.string()), metadata={"ddb:type": "SS"})])
     with pytest.raises(SchemaError, match="tags: a set of DynamoDB holds no null"):

@@ -1,4 +1,4 @@
-"""The modules by which PySpark finds the data sources."""
+"""The modules through which PySpark finds the data sources."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ HEAVY_LIBRARIES = {"boto3", "botocore", "numpy", "pandas", "pyarrow", "pydantic"
 
 @pytest.mark.parametrize(("module", "name"), MODULES.items())
 def test_module_offers_its_source(module, name):
-    """Each module has the attribute that PySpark looks for, a source of the name in the module's."""
+    """Each module has the attribute that PySpark looks for, with a source of the name in the module's name."""
     assert importlib.import_module(module).DefaultSource.name() == name
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_module_never_raises(module, monkeypatch):
-    """Where ddbio cannot be imported, the module is empty: raising would hide the sources of other packages."""
+    """Where ddbio cannot be imported, the module is empty: an error would hide the sources of other packages."""
     monkeypatch.setitem(sys.modules, "ddbio.spark.source", None)
     monkeypatch.delitem(sys.modules, module, raising=False)
     assert not hasattr(importlib.import_module(module), "DefaultSource")
@@ -36,7 +36,7 @@ def test_module_never_raises(module, monkeypatch):
 
 
 def test_modules_load_nothing_heavy():
-    """Looking for data sources, which PySpark does once a session for every user, loads no library of ours."""
+    """The search for data sources, which PySpark does once per session for every user, loads no library of ours."""
     code = "import sys, pyspark.sql.datasource; before = set(sys.modules)\n"
     code += f"import {', '.join(MODULES)}\n"
     code += "print(*{name.partition('.')[0] for name in set(sys.modules) - before})"

@@ -1,4 +1,4 @@
-"""SparkEngine on functions that need no table."""
+"""SparkEngine with functions that need no table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ddbio.spark.engine import SparkEngine
 from ddbio.spark.worker import ListOnDriver, TaskBudget, TaskRunner, WorkerTracebackError
 from tests.budget.deaf_port import deaf_port
 
-# Workers cannot import this file: what they run is defined inside the tests, and travels by value.
+# Workers cannot import this file: their functions are defined inside the tests, and are sent by value.
 
 
 @pytest.fixture
@@ -39,21 +39,21 @@ def engine(spark: SparkSession) -> Iterator[SparkEngine]:
 
 
 def test_results_come_in_the_order_of_the_tasks(engine):
-    """Every task runs in a partition of its own, and the results keep the order of the tasks."""
+    """Every task runs in a separate partition, and the results keep the order of the tasks."""
 
-    def place(task, budget):
+    def run_task(task, budget):
         return task, TaskContext.get().partitionId()
 
-    assert engine.run(place, [30, 10, 20], LocalBudget(None)) == [(30, 0), (10, 1), (20, 2)]
+    assert engine.run(run_task, [30, 10, 20], LocalBudget(None)) == [(30, 0), (10, 1), (20, 2)]
 
 
 def test_no_tasks_no_job(engine):
-    """Nothing is asked of Spark where there is nothing to do."""
+    """Without tasks, Spark gets no job."""
     assert engine.run(lambda task, budget: task, [], LocalBudget(None)) == []
 
 
 def test_one_budget_for_all_tasks(engine):
-    """What the tasks consume in their processes is counted in the driver's budget, to the unit."""
+    """The driver's budget counts the consumption of the tasks' processes exactly."""
 
     def spend(task, budget):
         for _ in range(10):
@@ -66,7 +66,7 @@ def test_one_budget_for_all_tasks(engine):
 
 
 def test_without_a_rate_no_socket_is_opened(engine):
-    """What tasks count comes with their results; the driver listens where there is a rate, a limit, or a viewer."""
+    """Counts of tasks arrive with their results. The driver only listens if there is a rate, a limit, or a viewer."""
 
     def spend(task, budget):
         for _ in range(10):
@@ -79,9 +79,9 @@ def test_without_a_rate_no_socket_is_opened(engine):
 
         def look():
             while not end.wait(0.001):
-                seen.update(each for each in threading.enumerate() if each.name == "ddbio-budget")
+                seen.update(thread for thread in threading.enumerate() if thread.name == "ddbio-budget")
 
-        before = {each for each in threading.enumerate() if each.name == "ddbio-budget"}
+        before = {thread for thread in threading.enumerate() if thread.name == "ddbio-budget"}
         looking = threading.Thread(target=look)
         looking.start()
         are_told = engine.run(spend, [1.0, 2.0, 3.0], budget)
@@ -102,7 +102,7 @@ def test_without_a_rate_no_socket_is_opened(engine):
 
 
 def test_a_job_without_a_socket_is_stopped(engine, tmp_path):
-    """Its tasks learn nothing from a budget, so Spark ends them, and no worker goes on behind its back."""
+    """Its tasks learn nothing from a budget, so Spark ends them, and no worker continues unnoticed."""
 
     def fail(task, budget):
         if task == "broken":
@@ -145,7 +145,7 @@ def test_first_error_is_raised_and_ends_the_others(engine):
 
 
 def test_unexpected_exception_is_named(engine):
-    """What nobody expected is a ServiceError with the original type, its text, and its place in the worker."""
+    """An unexpected error is a ServiceError with the original type, its text, and its location in the worker."""
 
     def fail(task, budget):
         return {}["no such key"]
@@ -157,7 +157,7 @@ def test_unexpected_exception_is_named(engine):
 
 
 def test_retryable_error_is_retried(engine):
-    """Spark runs a task again that fails with a retryable error; its third attempt succeeds."""
+    """Spark runs a task again that fails with a retryable error. Its third attempt succeeds."""
 
     def fail_twice(task, budget):
         attempt = TaskContext.get().attemptNumber()
@@ -168,8 +168,8 @@ def test_retryable_error_is_retried(engine):
     assert engine.run(fail_twice, [1], LocalBudget(None)) == [2]
 
 
-def test_what_failed_attempts_have_counted_is_counted(engine):
-    """No socket tells what an attempt consumed whose error Spark gets: its error does, and is not reworded by that."""
+def test_counts_of_failed_attempts_are_counted(engine):
+    """Without a socket, the error of a failed attempt carries its counts, and its text stays unchanged."""
 
     def fail_twice(task, budget):
         budget.settle(budget.acquire(1.0), 2.0, items=10)
@@ -183,7 +183,7 @@ def test_what_failed_attempts_have_counted_is_counted(engine):
 
 
 def test_retryable_error_of_the_last_attempt_keeps_its_class(engine):
-    """An error that no attempt could avoid arrives as its own class."""
+    """An error of the last attempt arrives as its own class."""
 
     def fail(task, budget):
         raise EndpointError(f"down at attempt {TaskContext.get().attemptNumber()}", "http://127.0.0.1:1")
@@ -194,7 +194,7 @@ def test_retryable_error_of_the_last_attempt_keeps_its_class(engine):
 
 
 def test_dying_worker_is_a_clear_error(engine):
-    """A worker that dies in every attempt gives one line that says so, without a Java stack."""
+    """A worker that dies in every attempt makes a one-line error without a Java stack."""
 
     def die(task, budget):
         os._exit(3)
@@ -205,7 +205,7 @@ def test_dying_worker_is_a_clear_error(engine):
 
 
 def test_budget_closed_by_another_thread(engine):
-    """A job whose budget is closed from outside ends as one whose tasks were stopped."""
+    """If another thread closes the budget, the job ends like one whose tasks were stopped."""
 
     def spend(task, budget):
         budget.acquire(1.0)
@@ -217,7 +217,7 @@ def test_budget_closed_by_another_thread(engine):
 
 
 def test_interrupt_ends_the_tasks_before_it_is_raised(engine):
-    """Ctrl-C closes the budget, waits until no task runs, then goes on as KeyboardInterrupt; Spark serves the next."""
+    """Ctrl-C closes the budget, waits until no task runs, and raises KeyboardInterrupt. Spark runs the next job."""
 
     class InterruptingBudget(LocalBudget):
         def settle(self, *arguments, **counts):
@@ -237,7 +237,7 @@ def test_interrupt_ends_the_tasks_before_it_is_raised(engine):
 
 
 def test_cpu_seconds_counts_workers(engine):
-    """The processor time of the workers is in the sum, and a worker used again is not counted twice."""
+    """The processor time of the workers is in the sum, and a reused worker is not counted twice."""
 
     def burn(task, budget):
         end = time.process_time() + 0.5
@@ -253,7 +253,7 @@ def test_cpu_seconds_counts_workers(engine):
 
 
 def test_cpu_seconds_counts_what_workers_do_around_a_task(engine):
-    """The workers' sum over many short jobs is most of what the system's own record says of them, and never more."""
+    """The workers' sum over many short jobs is most of the system's own measurement, and never more."""
 
     def note(task, budget):
         return os.getpid(), os.getppid()
@@ -266,12 +266,12 @@ def test_cpu_seconds_counts_what_workers_do_around_a_task(engine):
         used |= {worker for worker, _ in engine.run(note, [1, 2], LocalBudget(None))}
         counted += sum(ended - began for (_, pid), (began, ended) in engine._meter._marks.items() if pid != daemon)
     recorded = sum(system_seconds(pid) - before.get(pid, 0.0) for pid in used)
-    # The system's record has hundredths of a second, and goes on after a task.
+    # The system's measurement has a resolution of 10 ms, and continues after a task.
     assert recorded / 2 - 0.5 < counted < recorded + 0.1
 
 
 def test_cpu_seconds_counts_the_start_of_a_worker(engine):
-    """A worker that was started for the job counts from its first moment, one that was there from its task on."""
+    """A worker that was started for the job counts from its start, and an existing one from its task."""
 
     def note(task, budget):
         return os.getpid(), os.getppid()
@@ -298,7 +298,7 @@ def test_workers_are_used_again(engine):
 
 
 def test_running_session_is_used_and_kept(spark, caplog):
-    """An engine on a running session says that master and conf come too late, and does not stop it."""
+    """An engine on a running session warns that master and conf are ignored, and does not stop it."""
     engine = open_engine("spark", master="local[7]")
     engine.close()
     assert "stay as they are" in caplog.text
@@ -324,21 +324,21 @@ print(json.dumps({
 
 
 def test_own_session(tmp_path: Path):
-    """A session of the engine's own is local and quiet, runs this very Python, and ends with the engine."""
+    """A session of the engine is local and quiet, runs this Python, and ends with the engine."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
     done = subprocess.run(
         [sys.executable, "-c", OWN_SESSION], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
-    said = json.loads(done.stdout)
+    output = json.loads(done.stdout)
     assert done.stderr == ""
-    assert (said["before"], said["after"]) == (None, None)
-    assert said["results"] == [[1, said["executable"]], [2, said["executable"]]]
-    assert said["conf"]["spark.master"] == "local[*]"
-    assert said["conf"]["spark.app.name"] == "ddbio"
-    assert said["conf"]["spark.driver.bindAddress"] == "127.0.0.1"
-    assert said["conf"]["spark.ui.enabled"] == "false"
-    assert said["conf"]["spark.sql.shuffle.partitions"] == "3"
-    assert said["cpu_seconds"] > 1.0
+    assert (output["before"], output["after"]) == (None, None)
+    assert output["results"] == [[1, output["executable"]], [2, output["executable"]]]
+    assert output["conf"]["spark.master"] == "local[*]"
+    assert output["conf"]["spark.app.name"] == "ddbio"
+    assert output["conf"]["spark.driver.bindAddress"] == "127.0.0.1"
+    assert output["conf"]["spark.ui.enabled"] == "false"
+    assert output["conf"]["spark.sql.shuffle.partitions"] == "3"
+    assert output["cpu_seconds"] > 1.0
 
 
 def system_seconds(pid):
@@ -353,14 +353,14 @@ def workers_of(daemon):
 
 
 def active_tasks(engine):
-    """Return how many tasks of any job still run."""
+    """Return the number of running tasks of all jobs."""
     tracker = engine._context.statusTracker()
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     return sum(stage.numActiveTasks for stage in stages if stage is not None)
 
 
 def test_sparks_pages_name_the_job(spark, engine):
-    """Behind the caller's description stands what ddbio does; the caller's own jobs keep theirs."""
+    """The description of ddbio follows the caller's description. The caller's own jobs keep theirs."""
     context = spark.sparkContext
     names = ("spark.job.description", "spark.jobGroup.id", "spark.job.interruptOnCancel")
     context.setJobGroup("nightly", "the nightly copy")
@@ -374,7 +374,9 @@ def test_sparks_pages_name_the_job(spark, engine):
     engine.run(lambda task, budget: task, [1], LocalBudget(None))
     jobs = context._jsc.sc().statusStore().jobsList(None)
     described = [jobs.apply(number).description() for number in range(jobs.size())]
-    newest = [each.get() for each in described if each.isDefined() and "ddbio" in each.get()]
+    newest = [
+        description.get() for description in described if description.isDefined() and "ddbio" in description.get()
+    ]
     assert newest[:2] == ["ddbio", "the nightly copy, ddbio: scan of orders"]
 
 
@@ -414,9 +416,9 @@ print("seen")
 
 @pytest.mark.nightly
 def test_a_stage_that_runs_again_is_seen():
-    """Its tasks do not say so: they count their attempts from 0 again, so a job without a fence looks itself.
+    """Its tasks count their attempts from 0 again, so a job without a fence checks the stage itself.
 
-    The session is one of its own: a local one never gets over a shuffle without its files. Its block manager cannot
+    The session is a separate one: a local one cannot recover from a shuffle without its files. Its block manager cannot
     be registered again, so that large results are lost, and after ten minutes without a heartbeat the JVM ends.
     """
     done = subprocess.run(
@@ -426,7 +428,10 @@ def test_a_stage_that_runs_again_is_seen():
 
 
 def test_a_task_of_a_worker_out_of_reach_waits_for_those_that_the_driver_knows(spark):
-    """At first it is deferred; then it runs if no attempt of it was met, and is refused if one was, or at any retry."""
+    """The first attempt is deferred.
+
+    Then it runs if no other attempt has connected, and otherwise every attempt fails.
+    """
     context = spark.sparkContext
     with socket.create_server(("127.0.0.1", 0)) as closed:
         nowhere = BudgetAddress("127.0.0.1", closed.getsockname()[1], b"key")
@@ -434,7 +439,7 @@ def test_a_task_of_a_worker_out_of_reach_waits_for_those_that_the_driver_knows(s
     budget = TaskBudget(nowhere, asks=True, portion_per_second=None)
     runner = TaskRunner(lambda task, budget: task, budget, 1, failures, time.time(), 60.0)
     tasks = context.parallelize([5, 6], 2)
-    assert [each.is_deferred for each in tasks.mapPartitions(runner).collect()] == [True, True]
+    assert [outcome.is_deferred for outcome in tasks.mapPartitions(runner).collect()] == [True, True]
     assert not failures.value
     alone = tasks.mapPartitions(replace(runner, unfenced=frozenset({0})))
     (first,), (second,) = (context.runJob(alone, list, [partition]) for partition in range(2))
@@ -442,7 +447,7 @@ def test_a_task_of_a_worker_out_of_reach_waits_for_those_that_the_driver_knows(s
     assert "nothing was written by this one" in str(second.failure.error)
 
     def fail_once(task, budget):
-        # Whatever it was, another attempt of it may still write.
+        # Another attempt of it may still write.
         raise EndpointError("down")
 
     again = tasks.mapPartitions(replace(runner, function=fail_once, attempts=3, unfenced=frozenset({0, 1})))
@@ -499,9 +504,9 @@ json.dump({"results": found, "items": budget.usage().items, "said": said}, sys.s
 @pytest.mark.nightly
 @pytest.mark.parametrize("is_deaf", [False, True])
 def test_workers_out_of_reach_run_each_task_once(tmp_path: Path, *, is_deaf: bool):
-    """Where no worker reaches the driver a shuffled job ends well, unless Spark runs the stage again that writes.
+    """If no worker reaches the driver, a shuffled job succeeds, unless Spark runs the writing stage again.
 
-    The port is closed, or swallows everything.
+    The port is closed, or drops everything.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
     with deaf_port() as port, socket.create_server(("127.0.0.1", 0)) as listener:
@@ -509,7 +514,7 @@ def test_workers_out_of_reach_run_each_task_once(tmp_path: Path, *, is_deaf: boo
         listener.close()
         done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["results"] == [[number, [number]] for number in range(8)]
-    assert found["items"] == 8
-    assert "may run at the same time as another attempt" in found["said"]
+    output = json.loads(done.stdout)
+    assert output["results"] == [[number, [number]] for number in range(8)]
+    assert output["items"] == 8
+    assert "may run at the same time as another attempt" in output["said"]

@@ -1,4 +1,4 @@
-"""``ddbio export fold`` on Spark: the same state as in one process, the spill gone."""
+"""``ddbio export fold`` on Spark: the same state as in one process, without spilled files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def item(number, version):
 
 @pytest.fixture
 def exports(tmp_path, spark):
-    """Return a full export and two increments: every third item changes, every fifth goes, ten come."""
+    """Return a full export and two increments: every third item changes, every fifth is deleted, ten are added."""
     writer = ExportWriter(tmp_path / "in", files=3)
     full = writer.full(item(number, 0) for number in range(COUNT))
     keys = [{"pk": item(number, 0)["pk"]} for number in range(COUNT + 10)]
@@ -32,8 +32,8 @@ def exports(tmp_path, spark):
     return [str(full), str(writer.incremental(changed)), str(writer.incremental(gone + new))]
 
 
-def test_spark_folds_what_one_process_does(exports, tmp_path, capsys):
-    """The files hold the state at the end, and nothing that was set aside is left in the target."""
+def test_spark_folds_like_one_process(exports, tmp_path, capsys):
+    """The files have the final state, and no spilled files remain in the target."""
     assert not run(["export", "fold", *exports, str(tmp_path / "out"), "--engine", "spark", "--tasks", "3", "--json"])
     report = json.loads(capsys.readouterr().out)
     state = {n: 1 if n % 3 == 0 else 0 for n in range(COUNT) if n % 5} | dict.fromkeys(range(COUNT, COUNT + 10), 2)
@@ -46,7 +46,7 @@ def test_spark_folds_what_one_process_does(exports, tmp_path, capsys):
 
 
 def test_a_failed_fold_leaves_nothing(exports, tmp_path):
-    """A damaged increment ends the job on Spark as it does here; neither output nor what was set aside stays."""
+    """A damaged increment ends the job on Spark as in one process. Neither output nor spilled files remain."""
     (data,) = (
         path for path in (tmp_path / "in").rglob("data") if (path.parent / exports[1].rpartition("/")[2]).exists()
     )
@@ -58,10 +58,10 @@ def test_a_failed_fold_leaves_nothing(exports, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["orc", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("avro", "csv", "json"))]
+    "name", ["orc", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("avro", "csv", "json"))]
 )
 def test_spark_writes_every_format(exports, tmp_path, name):
-    """What Spark's tasks read of an export, and fold, into files of a format has the digest of the same as Parquet."""
+    """Files of any format that Spark's tasks write from an export, or its fold, have the digest of Parquet files."""
     options = {"engine": "spark", "tasks": 2, "format": name}
     ddbio.read_export_to_files(exports[0], tmp_path / "read", **options)
     assert ddbio.digest(tmp_path / "read") == ddbio.digest(ddbio.read_export(exports[0]))

@@ -1,4 +1,4 @@
-"""``spark.read.format("dynamodb-export")`` on exports in a folder, beside the same exports read without Spark."""
+"""``spark.read.format("dynamodb-export")`` on exports in a folder, compared with reads without Spark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ddbio.testing.export import Change, ExportWriter
 
 COUNT = 500
 ODD = 7
-"""The item whose ``n`` is text instead of a number: beyond the sample."""
+"""The item after the sample whose ``n`` is text instead of a number."""
 
 
 def item(number):
@@ -44,13 +44,13 @@ def home(tmp_path):
 
 @pytest.fixture
 def read(spark):
-    """Return a function that gives the DataFrame reader of exports."""
+    """Return a function that returns the DataFrame reader of exports."""
     register(spark)
     return lambda: spark.read.format("dynamodb-export")
 
 
 def test_every_item_is_there(home, read):
-    """The frame has the columns and the rows that reading without Spark has."""
+    """The frame has the columns and the rows of a read without Spark."""
     frame = read().load(str(home))
     table = ddbio.read_export(home)
     assert frame.columns == table.column_names
@@ -58,13 +58,13 @@ def test_every_item_is_there(home, read):
 
 
 def test_partitions_share_the_files(home, read):
-    """A partition for each core at most; asked for more, one for each file that holds something."""
+    """There is at most one partition per core by default, and at most one per non-empty file on request."""
     assert read().load(str(home)).rdd.getNumPartitions() == 2
     assert read().option("tasks", "50").load(str(home)).rdd.getNumPartitions() <= 5
 
 
 def test_given_columns_leave_out_all_others(home, read):
-    """A schema by the user is read in its order and types; what else the items hold does not matter."""
+    """A user's schema is read in its order and types. Other attributes of the items are ignored."""
     frame = read().schema("price double, pk string").load(str(home))
     assert frame.columns == ["price", "pk"]
     assert frame.where("price = 3.25").first().pk == "key-0003"
@@ -72,7 +72,7 @@ def test_given_columns_leave_out_all_others(home, read):
 
 
 def test_misfit_of_a_given_column_is_rescued_or_fails(home, read):
-    """What does not fit a given column is in the rescue column where there is one, and else ends the read."""
+    """A value that does not fit a user's column is in the rescue column if there is one, or else fails the read."""
     frame = read().schema("pk string, n long, _rescue string").load(str(home))
     (odd,) = frame.where("_rescue is not null").collect()
     assert (odd.pk, odd.n, json.loads(odd._rescue)) == (f"key-{ODD:04d}", None, {"n": {"S": "odd"}})
@@ -81,30 +81,30 @@ def test_misfit_of_a_given_column_is_rescued_or_fails(home, read):
 
 
 def test_changes_are_rows(tmp_path, read):
-    """An incremental export has its columns, all or those that are asked for."""
+    """An incremental export has all of its columns, or the selected ones."""
     changes = [Change(10 + number, {"pk": {"S": f"{number}"}}, {"pk": {"S": f"{number}"}, "n": {"N": "1"}})
                for number in range(20)] + [Change(99, {"pk": {"S": "gone"}})]  # fmt: skip
     home = ExportWriter(tmp_path, files=3).incremental(changes)
     frame = read().load(str(home))
     assert frame.columns == ["write_time", "operation", "keys", "new_image", "old_image", "_rescue"]
     assert frame.where("operation = 'delete'").first().keys.pk == "gone"
-    given = read().schema("operation string, write_time long").load(str(home))
-    assert min(given.collect()) == ("delete", 99)
+    selected = read().schema("operation string, write_time long").load(str(home))
+    assert min(selected.collect()) == ("delete", 99)
     with pytest.raises(PySparkException, match="SchemaError: price: no column of changes"):
         read().schema("price long").load(str(home)).collect()
 
 
 def test_damaged_file_fails_the_read(home, read):
-    """A file that is not the exported one fails the job, and is named."""
-    path = max((home / "data").iterdir(), key=lambda each: each.stat().st_size)
+    """A file that differs from the exported one fails the job, and is named."""
+    path = max((home / "data").iterdir(), key=lambda file: file.stat().st_size)
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), 1, mtime=7))
     with pytest.raises(PySparkException, match=f"ExportIncompleteError: .*{path.name}: MD5 is"):
         read().load(str(home)).collect()
 
 
-def test_missing_file_is_told_before_any_task(home, read):
+def test_missing_file_is_reported_before_any_task(home, read):
     """A file that the store does not list is named while the read is planned."""
-    path = max((home / "data").iterdir(), key=lambda each: each.stat().st_size)
+    path = max((home / "data").iterdir(), key=lambda file: file.stat().st_size)
     described = export_reading.describe_export_read({"path": str(home)})
     path.unlink()
     reader = export_reading.ExportReader(described, described.spark_schema())
@@ -121,7 +121,7 @@ def test_columns_given_twice(home, read):
 
 
 def test_direct_files_by_spark_equal_the_export(home, tmp_path, spark):
-    """The verb's own files, written by Spark tasks, hold every item."""
+    """The verb's own files, written by Spark tasks, have every item."""
     register(spark)
     report = ddbio.read_export_to_files(home, tmp_path / "out", engine="spark")
     assert (report.engine, report.rows, report.tasks) == ("spark", COUNT, 2)

@@ -1,4 +1,4 @@
-"""Spark's own writer makes files of one size, and reads what we have partitioned."""
+"""Spark's own writer makes files of one size, and reads our partitioned folders."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ VALUES = [
 
 def sizes(folder):
     """Return the sizes of the Parquet files of a folder, by subfolder."""
-    found = sorted((path.parent.name, path.stat().st_size) for path in folder.rglob("*.parquet"))
-    return {name: [size for _, size in group] for name, group in groupby(found, lambda each: each[0])}
+    files = sorted((path.parent.name, path.stat().st_size) for path in folder.rglob("*.parquet"))
+    return {name: [size for _, size in group] for name, group in groupby(files, lambda file: file[0])}
 
 
 @pytest.fixture
@@ -43,26 +43,26 @@ def frame(spark):
 
 
 def test_files_of_sparks_writer_have_their_size(frame, tmp_path):
-    """At least 95 % of the bytes are in files within 15 % of the target; one file a partition may be small."""
+    """At least 95 % of the bytes are in files within 15 % of the target. One file per partition may be small."""
     target = 250 * KIB
     flat = sized_files(frame, target_file_bytes=target)
     flat.write.parquet(str(tmp_path / "flat"))
-    [found] = sizes(tmp_path / "flat").values()
-    assert len(found) == flat.files == round(sum(found) / target)
-    assert all(abs(size - target) <= 0.15 * target for size in found)
+    [sizes_read] = sizes(tmp_path / "flat").values()
+    assert len(sizes_read) == flat.files == round(sum(sizes_read) / target)
+    assert all(abs(size - target) <= 0.15 * target for size in sizes_read)
     parted = sized_files(frame, target_file_bytes=target, partition_by=["p"])
     parted.write.parquet(str(tmp_path / "parted"))
     by_partition = sizes(tmp_path / "parted")
     assert by_partition.keys() == {"p=a", "p=b", "p=__HIVE_DEFAULT_PARTITION__"}
-    assert all(sum(size < 0.85 * target for size in found) <= 1 for found in by_partition.values())
-    full = [size for found in by_partition.values() for size in sorted(found)[1:]]
+    assert all(sum(size < 0.85 * target for size in partition) <= 1 for partition in by_partition.values())
+    full = [size for partition in by_partition.values() for size in sorted(partition)[1:]]
     assert len(full) >= math.floor(sum(by_partition["p=a"]) / target)
     assert sum(size for size in full if abs(size - target) <= 0.15 * target) >= 0.95 * sum(full)
     assert "rows of 3 partitions become" in parted.explanation
 
 
 def test_without_a_count_adaptive_execution_divides(frame):
-    """REBALANCE is hinted, with the columns of the partitions, and files are bounded all the same."""
+    """The plan has REBALANCE with the partition columns, and files are bounded nevertheless."""
     sized = sized_files(frame, target_file_bytes=300 * KIB, partition_by=["p"], count=False)
     assert (sized.files, sized.max_records_per_file > 1000) == (None, True)
     assert "REBALANCE" in sized.explanation
@@ -71,7 +71,7 @@ def test_without_a_count_adaptive_execution_divides(frame):
 
 
 def test_spark_reads_the_values_of_partitions(spark, tmp_path):
-    """Spark reads every row with the partition value that it had, whatever characters are in it."""
+    """Spark reads every row with its partition value, with any characters."""
     batch = pa.record_batch({"id": range(len(VALUES)), "t": pa.array(VALUES)})
     by = partitioning_of(PartitionBy(texts=("t",)), batch.schema)
     store = LocalStore(tmp_path)
@@ -81,7 +81,7 @@ def test_spark_reads_the_values_of_partitions(spark, tmp_path):
         store.complete(staged)
     read = spark.read.schema("id long, t string").parquet(str(tmp_path))
     assert sorted((row["id"], row["t"]) for row in read.collect()) == list(enumerate(VALUES))
-    # And the folders are called as Spark itself calls them.
+    # And the folders have Spark's own names.
     rows = [(number, value) for number, value in enumerate(VALUES)]
     spark.createDataFrame(rows, "id long, t string").write.partitionBy("t").parquet(str(tmp_path / "theirs"))
     theirs = {path.name for path in (tmp_path / "theirs").iterdir() if path.is_dir()}

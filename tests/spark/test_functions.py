@@ -31,7 +31,7 @@ ITEMS = [
     for n in range(8)
 ] + [{"pk": {"S": "alone"}}]
 BARE = [json.dumps(item) for item in ITEMS]
-ROWS = [f'{{"Item":{text}}}' if place % 2 else text for place, text in enumerate(BARE)] + [None]
+ROWS = [f'{{"Item":{text}}}' if index % 2 else text for index, text in enumerate(BARE)] + [None]
 
 
 @pytest.fixture(scope="module")
@@ -47,22 +47,22 @@ def rows(spark):
 
 
 def by_column(frame, schema, **mode):
-    """Return the structs of a column of texts, made by the function of columns."""
+    """Return the structs of a column of texts, from the column function."""
     return frame.select(from_dynamodb_json("json", schema, **mode).alias("item"))
 
 
 def by_frame(frame, schema, **mode):
-    """Return the same, made by the function of frames."""
+    """Return the same, from the frame function."""
     return decode_column(frame, "json", schema, **mode).withColumnRenamed("json", "item")
 
 
 def back_by_column(typed, **mode):
-    """Return structs and their texts, made by the function of columns."""
+    """Return structs and their texts, from the column function."""
     return typed.select("item", to_dynamodb_json("item", typed.schema["item"].dataType, **mode).alias("json"))
 
 
 def back_by_frame(typed, **mode):
-    """Return the same, made by the function of frames."""
+    """Return the same, from the frame function."""
     return encode_column(typed.select("item", sql.col("item").alias("json")), "json", **mode)
 
 
@@ -71,7 +71,7 @@ WAYS = pytest.mark.parametrize(("there", "back"), [(by_column, back_by_column), 
 
 @WAYS
 def test_there_and_back(rows, schema, there, back):
-    """Framed and bare rows become structs of exact values, and those become the same items; null stays null."""
+    """Framed and bare rows become structs of exact values, and those become the same items. Null stays null."""
     typed = there(rows(ROWS), schema)
     back = back(typed).collect()
     assert [None if row.json is None else item_hash(json.loads(row.json)) for row in back] == [
@@ -92,14 +92,14 @@ def test_a_malformed_row_is_named(rows, schema, there, back):
 
 @WAYS
 def test_a_malformed_row_can_be_null(rows, schema, there, back):
-    """PERMISSIVE makes the columns of a malformed row null, and no other's."""
-    found = there(rows(['{"pk":{"X":"a"}}', BARE[0], "", "[]"]), schema, mode="PERMISSIVE").collect()
-    assert [row["item"].pk for row in found] == [None, "key-0 é\n", None, None]
+    """PERMISSIVE makes only the columns of a malformed row null."""
+    structs = there(rows(['{"pk":{"X":"a"}}', BARE[0], "", "[]"]), schema, mode="PERMISSIVE").collect()
+    assert [row["item"].pk for row in structs] == [None, "key-0 é\n", None, None]
 
 
 @WAYS
 def test_an_item_that_dynamodb_refuses(spark, there, back):
-    """FAILFAST names the row and the attribute; PERMISSIVE makes the text null, and no other's."""
+    """FAILFAST names the row and the attribute. PERMISSIVE makes only that text null."""
     typed = spark.createDataFrame([((1.5,),), ((float("nan"),),)], "item struct<d double>").coalesce(1)
     with pytest.raises(PythonException, match="EncodeError: row 1: d: 'nan' is not a DynamoDB number"):
         back(typed).collect()
@@ -108,7 +108,7 @@ def test_an_item_that_dynamodb_refuses(spark, there, back):
 
 @pytest.mark.parametrize("back", [back_by_column, back_by_frame])
 def test_times_are_written_as_texts(spark, back):
-    """Moments, dates, durations and what is nested of them are ISO texts, whatever the session's time zone."""
+    """Timestamps, dates, durations and nested ones are ISO texts, regardless of the session's time zone."""
     frame = spark.sql("""
         SELECT struct(
             timestamp'2024-02-29 12:30:00.000001+02:00' AS at, timestamp'0001-01-01 00:00:00Z' AS first,
@@ -131,7 +131,7 @@ def test_times_are_written_as_texts(spark, back):
 
 
 def test_other_columns_go_along(spark, schema):
-    """The function of frames leaves all other columns as they are: values, types, metadata, whatever their names."""
+    """The frame function does not change other columns: values, types and metadata, with any names."""
     frame = spark.createDataFrame([(bytearray(BARE[1].encode()), 7)], "`a.b` binary, n bigint").select(
         sql.col("`a.b`"),
         sql.array(sql.lit(1), sql.lit(2)).alias("x`y"),
@@ -150,14 +150,14 @@ def test_other_columns_go_along(spark, schema):
 
 
 def test_columns_need_no_names(rows, schema):
-    """What the functions of columns return is called by Spark where nobody calls it."""
+    """Spark names the results of column functions if the caller does not."""
     typed = rows(BARE[:1]).select(from_dynamodb_json("json", schema)).toDF("item")
     (row,) = typed.select(to_dynamodb_json("item", typed.schema["item"].dataType)).collect()
     assert item_hash(json.loads(row[0])) == item_hash(ITEMS[0])
 
 
 def test_columns_that_are_not_there_are_refused(rows, schema):
-    """A name the frame lacks, or a column without structs, is refused before anything runs."""
+    """A missing column, or one without structs, is refused before anything runs."""
     frame = rows(BARE)
     with pytest.raises(OptionError, match=r"^other: the frame has 0 such columns: it has \['json'\]"):
         decode_column(frame, "other", schema)
@@ -189,14 +189,14 @@ EVERY_TYPE = [
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc"])
 def test_items_survive_data_frames_and_files(rows, tmp_path, file_format):
-    """Every type, NULL and missing apart, comes back from files of Spark's, and from those columns in Arrow."""
+    """Every type, with NULL and missing distinct, is returned from files of Spark, and from those columns in Arrow."""
     texts = [json.dumps(item) for item in EVERY_TYPE]
     schema = ddbio.infer_schema("\n".join(texts).encode())
     typed = decode_column(rows(texts), "json", schema, nulls="keep").select("json.*")
     typed.write.format(file_format).save(str(tmp_path / "items"))
     read = typed.sparkSession.read.format(file_format).load(str(tmp_path / "items"))
-    given = None if file_format == "parquet" else schema
-    again = encode_column(read.select(sql.struct("*").alias("item")), "item", given)
+    declared = None if file_format == "parquet" else schema
+    again = encode_column(read.select(sql.struct("*").alias("item")), "item", declared)
     wanted = sorted(map(item_hash, EVERY_TYPE))
     assert sorted(item_hash(json.loads(row.item)) for row in again.collect()) == wanted
     lines = ddbio.to_dynamodb_json(dataset.dataset(tmp_path / "items", format=file_format).to_table(), schema)
@@ -206,7 +206,7 @@ def test_items_survive_data_frames_and_files(rows, tmp_path, file_format):
 
 
 def test_a_schema_of_spark_serves(rows):
-    """A Spark schema names the columns as well; what it lacks is in the rescue column."""
+    """A Spark schema can also name the columns. Other attributes are in the rescue column."""
     schema = StructType().add("pk", "string").add("n", "long")
     (row,) = rows(BARE[:1]).select(from_dynamodb_json("json", schema).alias("item")).collect()
     assert (row["item"].pk, row["item"].n) == ("key-0 é\n", 2**62)
@@ -214,12 +214,12 @@ def test_a_schema_of_spark_serves(rows):
 
 
 @WAYS
-def test_integers_beside_nulls_are_exact(spark, there, back):
-    """A bigint keeps all its digits where other rows have none, also inside maps and arrays."""
+def test_integers_in_columns_with_nulls_are_exact(spark, there, back):
+    """A bigint keeps all its digits if other rows are null, also inside maps and arrays."""
     fields = "n: bigint, m: map<string,bigint>, l: array<bigint>, d: double"
     data = [((2**62 + 1, {"a": 2**62 + 3}, [2**62 + 5, None], 0.1),), ((None, None, None, None),)]
-    found = spark.createDataFrame(data, f"item struct<{fields}>").coalesce(1)
-    texts = [json.loads(row.json) for row in back(found).collect()]
+    frame = spark.createDataFrame(data, f"item struct<{fields}>").coalesce(1)
+    texts = [json.loads(row.json) for row in back(frame).collect()]
     assert texts == [
         {
             "n": {"N": str(2**62 + 1)},
@@ -233,7 +233,7 @@ def test_integers_beside_nulls_are_exact(spark, there, back):
 
 @WAYS
 def test_every_value_of_spark_becomes_an_item(spark, there, back):
-    """Values at the ends of Spark's types, nulls within lists and maps, and any text are written exactly."""
+    """Values at the limits of Spark's types, nulls in lists and maps, and any text are written exactly."""
     values = {
         "s": '"\\\u2028\0é\ud83d\ude00'.encode("utf-16", "surrogatepass").decode("utf-16"),
         "y": 127,
@@ -276,8 +276,8 @@ def test_every_value_of_spark_becomes_an_item(spark, there, back):
     ]
 
 
-def test_nothing_but_nulls(spark):
-    """A null of no type is missing at the top and in structs, NULL in lists and maps, and an array of nothing empty."""
+def test_columns_of_nulls(spark):
+    """A null of no type is missing at the top and in structs, NULL in lists and maps, and array() stays empty."""
     values = "null as n, array() as a, array(null) as l, map('k', null) as m, struct(null as x, 1 as y) as s"
     typed = spark.sql(f"select struct({values}) as item")
     wanted = b'{"a":{"L":[]},"l":{"L":[{"NULL":true}]},"m":{"M":{"k":{"NULL":true}}},"s":{"M":{"y":{"N":"1"}}}}'
@@ -292,7 +292,7 @@ NESTED = ["array<array<array<int>>>", "map<string,map<string,int>>", "array<stru
 
 @WAYS
 def test_lists_of_lists_that_no_row_has(spark, there, back):
-    """Lists and maps in a column that is null in a whole batch, of which Spark's JVM writes no offsets, are missing."""
+    """Lists and maps in a column that is null in an entire batch, without offsets from Spark's JVM, are missing."""
     fields = ", ".join(f"deep{number}: {spark_type}" for number, spark_type in enumerate(NESTED))
     rows = [((number, *[None] * len(NESTED)),) for number in (1, 2)]
     typed = spark.createDataFrame(rows, f"item struct<n: int, {fields}>").coalesce(1)
@@ -302,7 +302,7 @@ def test_lists_of_lists_that_no_row_has(spark, there, back):
 
 @WAYS
 def test_text_that_is_not_utf8_is_refused(spark, there, back):
-    """A row with a string that Spark made of any bytes is refused, and not written as another."""
+    """A row with a string that Spark made of invalid bytes is refused, and not written with changes."""
     frame = spark.sql("select struct(cast(x'61ff' as string) as s) as item")
     with pytest.raises(PythonException, match="EncodeError: row 0: s: the text is not UTF-8"):
         back(frame).collect()
@@ -310,13 +310,16 @@ def test_text_that_is_not_utf8_is_refused(spark, there, back):
 
 
 def test_an_unknown_mode_is_refused():
-    """A mode that Spark's from_json has and this has not is an error that lists the modes."""
+    """A mode of Spark's from_json that does not exist here is an error that lists the modes."""
     with pytest.raises(OptionError, match="choose one of FAILFAST, PERMISSIVE"):
         from_dynamodb_json("json", pa.schema([("a", pa.string())]), mode="DROPMALFORMED")
 
 
 def test_columns_are_named_as_spark_s_own(rows, schema):
-    """A column of a function is called like those of Spark's functions; of an expression, like the function."""
+    """The column of a function is named like those of Spark's functions.
+
+    For an expression, its name is the function's.
+    """
     frame = rows(ROWS)
     typed = frame.select(from_dynamodb_json("json", schema))
     assert typed.columns == ["from_dynamodb_json(json)"]

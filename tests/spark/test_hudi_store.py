@@ -17,7 +17,7 @@ PLACE = "s3://lake/table"
 
 
 def session(settings):
-    """Return what is asked of a session: its settings of Hadoop."""
+    """Return the part of a session that is used: its Hadoop settings."""
     context = SimpleNamespace(_jsc=SimpleNamespace(hadoopConfiguration=lambda: settings))
     return SimpleNamespace(sparkContext=context)
 
@@ -41,7 +41,7 @@ def session(settings):
         ({"s3_sse": "aws:kms"}, {"fs.s3.impl": "EMRFS"}, "no setting for it"),
     ],
 )  # fmt: skip
-def test_what_the_writer_does_not_know_is_refused(options, settings, way):
+def test_unsupported_options_are_refused(options, settings, way):
     """The error names the option, and the setting of the session if there is one."""
     with pytest.raises(OptionError, match=way) as caught:
         hudi_store(PLACE, ConnectionOptions(**options), session(settings))
@@ -49,7 +49,7 @@ def test_what_the_writer_does_not_know_is_refused(options, settings, way):
 
 
 @pytest.mark.parametrize(
-    ("place", "options", "settings"),
+    ("uri", "options", "settings"),
     [
         (PLACE, {}, {}),
         (PLACE, {"s3_sse_kms_key_id": KEY}, SSE_KMS),
@@ -59,6 +59,6 @@ def test_what_the_writer_does_not_know_is_refused(options, settings, way):
         ("/lake/table", {"s3_tags": "a=b"}, {}),
     ],
 )
-def test_what_the_session_says_itself_is_taken(place, options, settings):
-    """The settings that errors name are enough, and a folder has no requests."""
-    assert hudi_store(place, ConnectionOptions(**options), session(settings)).uri == place
+def test_settings_of_the_session_are_accepted(uri, options, settings):
+    """The settings that errors name are sufficient, and a folder needs none."""
+    assert hudi_store(uri, ConnectionOptions(**options), session(settings)).uri == uri

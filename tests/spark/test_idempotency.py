@@ -40,7 +40,7 @@ COLUMNS = {
     ],
 )
 def test_keys_are_those_of_arrow(spark, tmp_path, zone, ansi):
-    """Each kind of value, alone and all together, has the key that Arrow gives it, whatever the session's settings."""
+    """Each kind of value, alone and combined, has the key of Arrow, regardless of the session's settings."""
     table = pa.table(COLUMNS)
     pq.write_table(table, tmp_path / "rows.parquet")
     before = {name: spark.conf.get(name) for name in ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")}
@@ -49,16 +49,16 @@ def test_keys_are_those_of_arrow(spark, tmp_path, zone, ansi):
         spark.conf.set("spark.sql.ansi.enabled", ansi)
         frame = spark.read.parquet(str(tmp_path / "rows.parquet")).coalesce(1)
         wanted = [*([name] for name in COLUMNS), list(COLUMNS)]
-        found = frame.select(*(idempotency_key(*names).alias(str(n)) for n, names in enumerate(wanted))).collect()
+        keys = frame.select(*(idempotency_key(*names).alias(str(n)) for n, names in enumerate(wanted))).collect()
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
-    for place, names in enumerate(wanted):
-        assert [row[place] for row in found] == ddbio.idempotency_key(table, names).to_pylist(), names
+    for index, names in enumerate(wanted):
+        assert [row[index] for row in keys] == ddbio.idempotency_key(table, names).to_pylist(), names
 
 
 def test_floats_and_nothing_are_refused(spark):
-    """A float fails the query with what to do; no column is an error at once."""
+    """A float fails the query with a remedy. A call without columns is an immediate error."""
     with pytest.raises(Exception, match="a column is of type double: idempotency_key takes"):
         spark.range(1).selectExpr("cast(id as double) as x").select(idempotency_key("x")).collect()
     with pytest.raises(OptionError, match="at least one column"):

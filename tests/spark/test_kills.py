@@ -1,4 +1,4 @@
-"""Drivers and workers killed at random moments of every verb, on two workers with disks of their own."""
+"""Drivers and workers killed at random moments of every verb, on two workers with separate disks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ddbio.testing.export import Change, ExportWriter
 from tests.spark.two_workers import ITEMS, JOB_SECONDS, Cluster, may_unshare, open_cluster
 
 KILLS = int(os.environ.get("DDBIO_KILLS", "5"))
-"""How many kills are tried: a few by default, 40 by hand before a release."""
+"""Number of kills: a few by default, 40 manually before a release."""
 
 VERBS = ("scan", "load", "copy", "read", "fold")
 
@@ -35,7 +35,7 @@ def item(number: int, version: int) -> dict[str, dict[str, str]]:
 
 
 class Jobs:
-    """Hold what the verbs read, and how long each runs when nobody is killed."""
+    """Input of the verbs, and the duration of each without a kill."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster = cluster
@@ -49,7 +49,9 @@ class Jobs:
         for path in folder.rglob("*"):
             if path.is_file():
                 client.put_object(Bucket="lake", Key=f"exports/{path.relative_to(folder)}", Body=path.read_bytes())
-        self._full, self._increment = (f"s3://lake/exports/{each.relative_to(folder)}" for each in (full, increment))
+        self._full, self._increment = (
+            f"s3://lake/exports/{export.relative_to(folder)}" for export in (full, increment)
+        )
         self._numbers = itertools.count()
         self._source = "s3://lake/source"
         code, report = cluster.run("scan", "orders", self._source, "--tasks", "4", "--target-file-bytes", "1000000")
@@ -61,47 +63,47 @@ class Jobs:
         self._seconds: dict[str, float] = {}
 
     def begin(self, verb: str) -> tuple[list[str], str]:
-        """Return the words of a job that was not run before, and the place that it writes to."""
+        """Return the arguments of a new job, and its target."""
         number = next(self._numbers)
-        place = f"{verb}{number}"
-        dest, name = f"s3://lake/{place}", ["--job-id", place]
+        target = f"{verb}{number}"
+        dest, name = f"s3://lake/{target}", ["--job-id", target]
         if verb in {"load", "copy"}:
-            self.cluster.dynamodb.load(place, b"", "pk:S")
+            self.cluster.dynamodb.load(target, b"", "pk:S")
         rate = ["--wcu-per-second", "4000"]
         return {
             "scan": ["scan", "orders", dest, "--segments", "8", "--tasks", "4", "--rcu-per-second", "300", *name],
-            "load": ["load", self._source, place, "--state", "s3://lake/notes", *rate, *name],
-            "copy": ["copy", "orders", place, *rate],
+            "load": ["load", self._source, target, "--state", "s3://lake/notes", *rate, *name],
+            "copy": ["copy", "orders", target, *rate],
             "read": ["export", "read", self._full, dest, "--tasks", "4", *name],
             "fold": ["export", "fold", self._full, self._increment, dest, "--tasks", "4", *name],
-        }[verb], place
+        }[verb], target
 
     def seconds(self, verb: str) -> float:
-        """Return how long a job of a verb runs, from the start of its process."""
+        """Return the duration of a verb's job, from the start of its process."""
         if verb not in self._seconds:
-            words, place = self.begin(verb)
+            words, target = self.begin(verb)
             began = time.monotonic()
             self.finish(words)
             self._seconds[verb] = time.monotonic() - began
-            self.check(verb, place)
+            self.check(verb, target)
         return self._seconds[verb]
 
     def start(self, words: list[str]) -> subprocess.Popen[str]:
-        """Start a job; a copy runs in one process."""
+        """Start a job. A copy runs in one process."""
         return self.cluster.start(*words, engine=words[0] != "copy")
 
     def finish(self, words: list[str]) -> None:
         """Run a job to its end."""
         _end(self.start(words))
 
-    def check(self, verb: str, place: str) -> None:
-        """Require that a place holds what it should, once, and nothing that is left over."""
+    def check(self, verb: str, target: str) -> None:
+        """Raise unless a target has its rows exactly once, and no leftover files."""
         if verb in {"load", "copy"}:
-            assert self._table_digest(place) == self._digests[verb]
+            assert self._table_digest(target) == self._digests[verb]
             return
-        found = ddbio.digest(f"s3://lake/{place}", region="us-east-1", s3_endpoint_url=self.cluster.s3)
-        assert (self.cluster.rows(place), found) == (ITEMS, self._digests[verb])
-        assert self.cluster.leftovers(place) == []
+        digest = ddbio.digest(f"s3://lake/{target}", region="us-east-1", s3_endpoint_url=self.cluster.s3)
+        assert (self.cluster.rows(target), digest) == (ITEMS, self._digests[verb])
+        assert self.cluster.leftovers(target) == []
 
     def _table_digest(self, table: str) -> str:
         return ddbio.digest(table, endpoint_url=self.cluster.dynamodb.endpoint_url)
@@ -121,12 +123,15 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
 
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_a_random_kill_costs_nothing(jobs, seed, seeds):
-    """A lost worker costs time only; after a lost driver the same command completes the job; nothing comes twice."""
+    """A lost worker only costs time.
+
+    After a lost driver the same command completes the job. Nothing is written twice.
+    """
     rng = random.Random(seeds(KILLS, KILLS)[seed])
     verb = VERBS[seed % len(VERBS)]
     victim = "driver" if verb == "copy" or rng.random() < 0.5 else "worker"
     delay = rng.uniform(0.2, 1.0) * jobs.seconds(verb)
-    words, place = jobs.begin(verb)
+    words, target = jobs.begin(verb)
     driver = jobs.start(words)
     time.sleep(delay)
     if victim == "worker":
@@ -136,4 +141,4 @@ def test_a_random_kill_costs_nothing(jobs, seed, seeds):
         os.killpg(driver.pid, signal.SIGKILL)
         driver.communicate(timeout=JOB_SECONDS)
         jobs.finish(words)
-    jobs.check(verb, place)
+    jobs.check(verb, target)

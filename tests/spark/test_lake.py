@@ -1,4 +1,4 @@
-"""Lake tables merged by Spark's tasks: the table equals the model, whichever engine goes on with it."""
+"""Lake tables merged by Spark's tasks: the table equals the model, regardless of the next engine."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ddbio.storage.local_store import LocalStore
 from tests.lake.virtual_log import VirtualLog, Writer, is_deleted
 
 
-def live(place, kind):
-    """Return the number of each live item by its key, those in the rescue column left out."""
+def live(folder, kind):
+    """Return the number of each live item by its key, without those in the rescue column."""
     if kind == "delta":
-        table = deltalake.DeltaTable(place).to_pyarrow_table()
+        table = deltalake.DeltaTable(folder).to_pyarrow_table()
     else:
-        newest = (place / "metadata/version-hint.text").read_text()
-        table = StaticTable.from_metadata(str(place / f"metadata/v{newest}.metadata.json")).scan().to_arrow()
+        newest = (folder / "metadata/version-hint.text").read_text()
+        table = StaticTable.from_metadata(str(folder / f"metadata/v{newest}.metadata.json")).scan().to_arrow()
     return {row["pk"]: row["n"] for row in table.to_pylist() if not is_deleted(row)}
 
 
 def expected(log):
-    """Return the same of the model."""
+    """Return the same for the model."""
     return {key: (change.item or {}).get("n") for key, change in log.model().items()}
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_a_table_by_either_engine(kind, spark, tmp_path):
-    """Batches with late and repeated changes and new attributes, merged by Spark and by this process in turns."""
+    """Spark and this process alternate in merging batches with late and repeated changes and new attributes."""
     assert spark.version
     log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(11), tmp_path / "lake"
     for number, engine in enumerate(["spark", "local", "spark"]):
@@ -44,7 +44,7 @@ def test_a_table_by_either_engine(kind, spark, tmp_path):
 
 
 def test_micro_batches_once_each(spark, tmp_path):
-    """A stream over the log merges each micro-batch once, one that comes again is not merged; frames are merged too."""
+    """A stream over the log merges each micro-batch once, even if it is repeated. Frames are merged too."""
     register(spark)
     log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(5), tmp_path / "lake"
     for _ in range(3):
@@ -70,11 +70,11 @@ def test_micro_batches_once_each(spark, tmp_path):
     frame = spark.createDataFrame([(1, "k|0", 7)], "_sequence long, pk string, n long")
     with pytest.raises(SchemaError, match="no column _event_time"):
         ddbio.apply(frame, lake)
-    whole = frame.selectExpr("_sequence", "pk", "n", "timestamp'2026-11-01 00:00:00' as _event_time")
+    all_columns = frame.selectExpr("_sequence", "pk", "n", "timestamp'2026-11-01 00:00:00' as _event_time")
     for engine in ("spark", "local"):
-        report = ddbio.apply(whole, tmp_path / engine, key=["pk"], engine=engine)
+        report = ddbio.apply(all_columns, tmp_path / engine, key=["pk"], engine=engine)
         assert (report.changes, report.inserted) == (1, 1)
         assert live(tmp_path / engine, "delta") == {"k|0": 7}
-    bad = whole.selectExpr("_sequence", "cast(null as string) as pk", "n", "_event_time")
+    bad = all_columns.selectExpr("_sequence", "cast(null as string) as pk", "n", "_event_time")
     with pytest.raises(SchemaError, match="pk is missing"):
         ddbio.apply(bad, tmp_path / "spark", engine="spark")

@@ -1,4 +1,4 @@
-"""Schedules of lake tables, as in ``tests/ops/lake``, with merges by Spark's own tasks, whose workers die, too."""
+"""Schedules of lake tables, as in ``tests/ops/lake``, with merges by Spark's own tasks, whose workers also die."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.lake.test_schedules import sweep
 
 @pytest.fixture
 def merging(spark):
-    """Return what makes a merging on the session of all tests."""
+    """Return a factory of mergings on the session of all tests."""
     engine = SparkEngine(None, {})
     yield lambda: SpreadMerging(engine)
     engine.close()
@@ -20,5 +20,5 @@ def merging(spark):
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_a_table_equals_the_model_whatever_happens(kind, merging, seeds):
-    """At each version of the table the live rows are the newest states of the batches that the version has."""
+    """At each version of the table the live rows are the newest states of the version's batches."""
     sweep(seeds(2, 20), kind, merging, fates=True)

@@ -1,4 +1,4 @@
-"""``ddbio.load_files`` on Spark: all rows are there, rows of a key in their order, one budget, own errors, going on."""
+"""``ddbio.load_files`` on Spark: all rows, rows of a key in order, one budget, ddbio's errors, and resuming."""
 
 import json
 
@@ -14,7 +14,7 @@ KEYS = 600
 
 @pytest.fixture
 def source(tmp_path):
-    """Return a folder of three files of row groups; each file has every key, and its number as value."""
+    """Return a folder of three files with row groups. Each file has every key, with the file's number as value."""
     folder = tmp_path / "in"
     folder.mkdir()
     for number in range(3):
@@ -36,13 +36,13 @@ def load(spark, fake, source, tmp_path):
 
 
 def stored(fake, table):
-    """Return what the table holds, by key."""
+    """Return the items of the table, by key."""
     rows = ddbio.read_table(table, endpoint_url=fake.endpoint_url).to_pylist()
     return {row["pk"]: row["v"] for row in rows}
 
 
 def test_rows_of_a_key_keep_their_order_over_all_tasks(load, fake):
-    """The last row of a key in the source wins, whichever tasks read its rows; the report is the sum."""
+    """The last row of a key in the source wins, regardless of the tasks that read its rows. The report is the sum."""
     report = load("ordered")
     assert (report.rows, report.written) == (3 * KEYS, 3 * KEYS)
     assert stored(fake, "ordered") == {f"{n:04}": 2 for n in range(KEYS)}
@@ -56,16 +56,16 @@ def test_create_takes_the_first(load, fake):
 
 
 def test_one_budget_for_all_tasks(load, fake):
-    """Where keys are said to be unique, tasks write what they read, and the rate holds over all of them together."""
+    """With unique keys, tasks write the rows that they read, and the rate is enforced over all of them together."""
     report = load("paced_load", unique_keys=True, wcu_per_second=600)
     assert sum(row[2] for row in fake.consumed("paced_load")) == report.wcu_consumed == 3 * KEYS
-    # Less time would be more than the rate; more is no fault.
+    # Less time would mean a higher rate. More time is not an error.
     assert report.seconds > 0.9 * 3 * KEYS / 600
 
 
 @pytest.mark.parametrize("unique", [False, True])
 def test_a_finished_job_has_nothing_to_do(load, source, fake, tmp_path, unique):
-    """Shares, or units, that are noted as finished are not written again."""
+    """Shares, or units, that are recorded as finished are not written again."""
     table = f"again_{unique}".lower()
     load(table, job_id=table, unique_keys=unique)
     values = {"endpoint_url": fake.endpoint_url, "engine": "spark", "tasks": 4, "state": str(tmp_path / "state")}
@@ -74,8 +74,8 @@ def test_a_finished_job_has_nothing_to_do(load, source, fake, tmp_path, unique):
 
 
 @pytest.mark.parametrize("unique", [False, True])
-def test_a_bad_row_fails_as_itself_and_the_job_goes_on(load, source, fake, tmp_path, unique):
-    """A worker's error is its own class in the driver and names the command; with a place for rejects it goes on."""
+def test_a_bad_row_has_its_own_error_and_the_job_continues(load, source, fake, tmp_path, unique):
+    """A worker's error has its own class in the driver and names the command. With ``reject_to`` the job continues."""
     pq.write_table(pa.table({"pk": ["x", "", None], "v": [1, 2, 3]}), source / "9.parquet")
     table = f"bad_{unique}".lower()
     with pytest.raises(PartialWriteError, match=f"--job-id {table}'"):
@@ -88,7 +88,7 @@ def test_a_bad_row_fails_as_itself_and_the_job_goes_on(load, source, fake, tmp_p
 
 
 def test_rejects_of_all_tasks_count_together(load, source, tmp_path):
-    """Tasks that each reject no more than allowed fail the job together, when everything else is written."""
+    """Tasks that each stay below the limit of rejects fail the job together, after everything else is written."""
     for number in (8, 9):
         pq.write_table(pa.table({"pk": [""], "v": [number]}), source / f"{number}.parquet")
     bad = tmp_path / "bad"
@@ -97,15 +97,15 @@ def test_rejects_of_all_tasks_count_together(load, source, tmp_path):
     assert len(list(bad.glob("rejects-*"))) == 2
 
 
-def test_rejects_of_shuffled_rows_name_their_place(load, source, tmp_path):
-    """A rejected row names its file, its row and its line after a shuffle too; so does the error without rejects."""
+def test_rejects_of_shuffled_rows_have_their_file_and_row(load, source, tmp_path):
+    """A rejected row has its file, its row and its line after a shuffle too. So does the error without rejects."""
     pq.write_table(pa.table({"pk": ["x", "", "y", ""], "v": [0, 1, 2, 3]}), source / "7.parquet", 3)
     (source / "8.csv").write_text('pk,v\nx,"0"\n"a\nb",1\n"",2\n')
     (source / "9.jsonl").write_text("".join(json.dumps({"pk": "" if n % 2 else "z", "v": n}) + "\n" for n in range(4)))
     load("places", reject_to=str(tmp_path / "bad"))
     kept = [json.loads(line) for path in (tmp_path / "bad").glob("rejects-*") for line in path.read_text().splitlines()]
-    found = {(each["file"].removeprefix(f"{source}/"), each["file_row"], each["line"]) for each in kept}
-    assert found == {
+    rejects = {(reject["file"].removeprefix(f"{source}/"), reject["file_row"], reject["line"]) for reject in kept}
+    assert rejects == {
         ("7.parquet", 1, None),
         ("7.parquet", 3, None),
         ("8.csv", 2, 5),
@@ -118,7 +118,7 @@ def test_rejects_of_shuffled_rows_name_their_place(load, source, tmp_path):
 
 @pytest.mark.usefixtures("spark")
 def test_updates_from_json_leave_what_a_row_lacks(source, fake):
-    """A shuffle keeps which members were null: those are removed, and missing ones stay."""
+    """A shuffle preserves which members were null: those are removed, and missing ones stay."""
     before = pa.table({"pk": ["a", "b"], "v": [1, 1], "w": [1, 1]})
     fake.load("json_updates", b"", "pk:S")
     ddbio.write_table(before, "json_updates", endpoint_url=fake.endpoint_url)
@@ -128,5 +128,5 @@ def test_updates_from_json_leave_what_a_row_lacks(source, fake):
     (source / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     options = {"endpoint_url": fake.endpoint_url, "engine": "spark", "tasks": 2, "mode": "update"}
     assert ddbio.load_files(source, "json_updates", **options).written == 3
-    found = ddbio.read_table("json_updates", endpoint_url=fake.endpoint_url).to_pylist()
-    assert {row["pk"]: (row["v"], row["w"]) for row in found} == {"a": (2, 1), "b": (None, 1), "c": (None, 3)}
+    items = ddbio.read_table("json_updates", endpoint_url=fake.endpoint_url).to_pylist()
+    assert {row["pk"]: (row["v"], row["w"]) for row in items} == {"a": (2, 1), "b": (None, 1), "c": (None, 3)}

@@ -14,7 +14,7 @@ ROWS = [("c-1", 5, "x"), ("c-1", 5, "again"), ("c-2", 700, "no item"), ("c-9", 1
 
 @pytest.fixture(scope="module")
 def orders(fake):
-    """Return the name of a table, and how it is reached."""
+    """Return the name of a table, and its endpoint options."""
     items = [
         {"customer": {"S": f"c-{c}"}, "number": {"N": str(n)}, "total": {"N": f"{n}.5"}}
         for c in range(10)
@@ -31,11 +31,11 @@ def frame(spark):
 
 
 def test_join_by_whole_keys(frame, orders, fake):
-    """Every row has its item's attributes, or nulls; each key is asked for once, and nothing else is read."""
+    """Every row has its item's attributes, or nulls. Each key is read once, and nothing else is read."""
     joined = ddbio.spark.lookup(frame, on=["customer", "n"], schema=None, rcu_per_second=500, **orders)
     assert joined.columns == ["customer", "n", "note", "total", "_rescue"]
-    found = {row["note"]: row["total"] for row in joined.collect()}
-    assert {note: None if total is None else float(total) for note, total in found.items()} == {
+    totals = {row["note"]: row["total"] for row in joined.collect()}
+    assert {note: None if total is None else float(total) for note, total in totals.items()} == {
         "x": 5.5, "again": 5.5, "y": 12.5, "no item": None, "no key": None,
     }  # fmt: skip
     inner = ddbio.spark.lookup(frame, on=["customer", "n"], how="inner", into="item", **orders)
@@ -52,7 +52,7 @@ def test_join_by_partition_keys(frame, orders):
 
 
 def test_many_rows_of_a_key(spark, fake):
-    """A key that has more rows than a task takes at once is asked for once, as others are; so is its collection."""
+    """A key with more rows than a task's chunk is read once, like others, and so is its collection."""
     items = [{"pk": {"S": f"p-{p}"}, "sk": {"N": str(n)}, "text": {"S": "x" * 1200}} for p in range(40) for n in (1, 2)]
     fake.load("lookup_hot", items, "pk,sk:N")
     at = {"endpoint_url": fake.endpoint_url, "region": "eu-west-1"}
@@ -60,9 +60,9 @@ def test_many_rows_of_a_key(spark, fake):
     hot = spark.range(60_000).selectExpr("'p-3' as pk", "1 as sk", "id")
     others = spark.range(100).selectExpr("concat('p-', id % 50) as pk", "1 as sk", "id")
     frame = hot.union(others)
-    whole = ddbio.spark.lookup(frame, "lookup_hot", into="item", **at)
+    joined = ddbio.spark.lookup(frame, "lookup_hot", into="item", **at)
     before = _units(fake)
-    assert _counts(whole) == (60_100, 60_080, 1200)
+    assert _counts(joined) == (60_100, 60_080, 1200)
     # 40 items, and 10 keys without one.
     assert _units(fake) - before == 50 * 0.5
     collections = ddbio.spark.lookup(frame.drop("sk"), "lookup_hot", on="pk", into="item", **at)
@@ -88,26 +88,26 @@ MONTHS = "make_ym_interval(1, id % 7) as months"
 
 
 @pytest.mark.parametrize("extra", [[], [MONTHS]], ids=["carried", "joined"])
-def test_columns_pass_by(spark, orders, extra):
-    """Columns of any name and type stay as they are, those too that Arrow cannot hold; rows without a key do too."""
+def test_columns_stay_unchanged(spark, orders, extra):
+    """Columns of any name and type stay unchanged, also those that Arrow cannot represent, and rows without a key."""
     keys = ["if(id % 4 = 0, null, concat('c-', id % 12)) as customer", "cast(7 as decimal(5, 2)) as n"]
     frame = spark.range(40, numPartitions=3).selectExpr(*keys, *ODD, *extra)
     joined = ddbio.spark.lookup(frame, on=["customer", "n"], columns="total", **orders)
     assert joined.columns == [*frame.columns, "total", "_rescue"]
     assert joined.schema.fields[: len(frame.columns)] == frame.schema.fields
     assert _texts(joined, len(frame.columns)) == _texts(frame, len(frame.columns))
-    found = joined.select("customer", "total").collect()
-    totals = [(row["customer"] not in {None, "c-10", "c-11"}, row["total"]) for row in found]
-    assert sorted({(known, None if total is None else float(total)) for known, total in totals}) == [
+    pairs = joined.select("customer", "total").collect()
+    totals = [(row["customer"] not in {None, "c-10", "c-11"}, row["total"]) for row in pairs]
+    assert sorted({(has_item, None if total is None else float(total)) for has_item, total in totals}) == [
         (False, None), (True, 7.5),
     ]  # fmt: skip
     inner = ddbio.spark.lookup(frame, on=["customer", "n"], how="inner", into="item", columns="total", **orders)
-    assert inner.count() == sum(known for known, _ in totals)
+    assert inner.count() == sum(has_item for has_item, _ in totals)
 
 
 @pytest.mark.parametrize("extra", [[], [MONTHS]], ids=["carried", "joined"])
 def test_keys_match_by_their_bytes(spark, fake, extra):
-    """Texts that a collation of Spark holds to be the same are two keys, as they are to DynamoDB."""
+    """Texts that are equal by Spark's collation are two keys, as in DynamoDB."""
     if not hasattr(types.StringType(), "collation"):
         pytest.skip("Spark has collations from 4.0 on")
     fake.load("lookup_cases", [{"pk": {"S": key}, "own": {"S": key}} for key in ("a", "A", "\u00e9")], "pk")
@@ -127,7 +127,7 @@ def _texts(frame, count):
 
 
 def test_wrong_lookups(frame, orders):
-    """What cannot be joined is refused before Spark plans anything."""
+    """An invalid lookup is refused before Spark plans anything."""
     lookup = ddbio.spark.lookup
     with pytest.raises(OptionError, match="no column 'nothing'"):
         lookup(frame, on="nothing", **orders)

@@ -1,4 +1,4 @@
-"""Partitioned scans on Spark: Spark reads every row with its value, and only what is touched is replaced."""
+"""Partitioned scans on Spark: Spark reads every row with its value, and only the written partitions are replaced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMES = [
     "2024-02-29T23:30:00-05:00",
     "never",
 ]
-# The year, as the folder says it: in Berlin the last but one is in March already.
+# The year in the folder's name. In Berlin, the last but one is already in March.
 YEARS = {"1969-12-31T23:59:59Z": "1970", "1901-02-03T04:05:06+00:00": "1901", "1970-01-01T00:00:00Z": "1970",
          "2024-02-29T23:30:00-05:00": "2024", "never": None}  # fmt: skip
 
@@ -50,10 +50,10 @@ def read_of(spark, folder, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["parquet", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("orc", "csv", "json"))]
+    "name", ["parquet", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("orc", "csv", "json"))]
 )
 def test_spark_reads_what_its_tasks_have_partitioned(spark, fake, tmp_path, name):
-    """Names of folders are escaped as Spark reads them, null is its null partition, and times are before 1970 too."""
+    """Folder names are escaped in Spark's way, null is Spark's null partition, and times before 1970 work too."""
     fake.load(f"hostile-{name}", lines_of(HOSTILE), "pk:S")
     options = {"endpoint_url": fake.endpoint_url, "engine": "spark", "segments": 4, "format": name}
     by = {"partition_by": ["t", "year(at)"], "partition_time_zone": "Europe/Berlin"}
@@ -70,13 +70,13 @@ def test_spark_reads_what_its_tasks_have_partitioned(spark, fake, tmp_path, name
         spark.conf.unset(setting)
     assert ddbio.digest(tmp_path / "out") == report.digest
     fake.load(f"copy-{name}", b"", "pk:S")
-    place = {"endpoint_url": fake.endpoint_url, "state": str(tmp_path / "state")}
-    ddbio.load_files(tmp_path / "out", f"copy-{name}", engine="spark", tasks=2, **place)
+    endpoint = {"endpoint_url": fake.endpoint_url, "state": str(tmp_path / "state")}
+    ddbio.load_files(tmp_path / "out", f"copy-{name}", engine="spark", tasks=2, **endpoint)
     assert ddbio.digest(f"copy-{name}", endpoint_url=fake.endpoint_url) == report.digest
 
 
 def test_spark_replaces_only_the_partitions_that_it_writes(spark, fake, tmp_path):
-    """What lies in other partitions stays as it is, byte by byte."""
+    """The files in other partitions stay unchanged, byte by byte."""
     del spark
     options = {"endpoint_url": fake.endpoint_url, "engine": "spark", "segments": 4, "partition_by": ["t"]}
     fake.load("touched-before", lines_of(["a b", "c/d", "e"]), "pk:S")
@@ -90,6 +90,6 @@ def test_spark_replaces_only_the_partitions_that_it_writes(spark, fake, tmp_path
     assert {file.partition["t"] for file in report.files} == {"c/d", None}
     assert {path: path.read_bytes() for path in (tmp_path / "out").glob("t=[ae]*/*.parquet")} == before
     rows = Counter[str]()
-    for each in ddbio.list_files(tmp_path / "out").files:
-        rows[each.partition["t"] or ""] += each.rows
+    for file in ddbio.list_files(tmp_path / "out").files:
+        rows[file.partition["t"] or ""] += file.rows
     assert rows == {"": 2, "a b": 1, "c/d": 2, "e": 1}

@@ -1,4 +1,4 @@
-"""``format("dynamodb-pushdown")``: the rows of ``dynamodb``, whatever the query, for fewer units."""
+"""``format("dynamodb-pushdown")``: the rows of ``dynamodb`` for any query, for fewer units."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WIDE = "12345678901234567890123456789012345678"
 
 
 def item(number):
-    """Return one item of the table ``mixed``: some attributes are missing, NULL or of another type."""
+    """Return one item of the table ``mixed``. Some attributes are missing, NULL or of another type."""
     chosen = random.Random(number)
     attributes = {
         "pk": {"S": f"k-{number % COLLECTIONS}"},
@@ -75,16 +75,16 @@ def read(spark, mixed):
 
 @pytest.fixture
 def spent(mixed):
-    """Return a function that tells which requests and read units came since it was told last."""
+    """Return a function that returns the requests and read units since its last call."""
     before = SimpleNamespace(requests=Counter(mixed.requests()), units=len(mixed.consumed()))
 
     def since():
         requests, consumed = Counter(mixed.requests()), mixed.consumed()
-        found = SimpleNamespace(
+        spent_units = SimpleNamespace(
             requests=requests - before.requests, units=sum(read for _, read, _ in consumed[before.units :])
         )
         before.requests, before.units = requests, len(consumed)
-        return found
+        return spent_units
 
     return since
 
@@ -95,33 +95,33 @@ def plan_of(frame):
 
 
 def rows_of(frame):
-    """Return the rows of a frame, however they are ordered."""
+    """Return the rows of a frame in any order."""
     return Counter(repr(row) for row in frame.collect())
 
 
 def test_a_stated_partition_key_reads_its_item_collection(read, spent):
-    """A filter of the partition key is one Query, one of both keys reads one item, a list is a Query for each."""
+    """A filter on the partition key is one Query, one on both keys reads one item, and a list is one Query per key."""
     frame = read(timestamps="placed=iso")
     spent()
     assert frame.where("pk = 'k-7'").count() == ITEMS_OF_ONE
-    found = spent()
-    assert (found.requests["Query"], found.requests["Scan"]) == (1, 0)
+    used = spent()
+    assert (used.requests["Query"], used.requests["Scan"]) == (1, 0)
     assert frame.where("pk = 'k-7' and sk > 3 and sk <= 5").count() == 2
     assert spent().units <= 0.5
     assert frame.where("pk = 'k-7' or pk in ('k-8', 'none') and n is not null").select("pk").distinct().count() == 2
-    found = spent()
-    assert (found.requests["Query"], found.requests["Scan"]) == (3, 0)
+    used = spent()
+    assert (used.requests["Query"], used.requests["Scan"]) == (3, 0)
     assert frame.count() == COLLECTIONS * ITEMS_OF_ONE
 
 
 def test_only_the_columns_of_a_query_are_asked_for_and_decoded(read, mixed):
-    """The requests project on two attributes, and the tasks decode these two; a count takes one."""
+    """The requests project two attributes, and the tasks decode these two. A count needs one."""
     frame = read()
     assert "columns: [pk, n]" in plan_of(frame.select("n", "pk"))
     assert "columns: [pk]" in plan_of(frame.groupBy().count())
-    given = frame.schema
-    pruned = StructType([given["pk"], given["n"]])
-    message = json.dumps({"schema": given.jsonValue(), "filters": [], "limit": None})
+    schema = frame.schema
+    pruned = StructType([schema["pk"], schema["n"]])
+    message = json.dumps({"schema": schema.jsonValue(), "filters": [], "limit": None})
     values = {"table": "mixed", "endpointurl": mixed.endpoint_url, pushdown.OPTION: message}
     tasks = [group.task for group in pushdown.open_pushed_reader(values, pruned).partitions()]
     assert {request.columns for task in tasks for request in task.requests} == {("pk", "n")}
@@ -129,7 +129,7 @@ def test_only_the_columns_of_a_query_are_asked_for_and_decoded(read, mixed):
 
 
 def test_a_limit_reads_few_items(read, spent):
-    """A limit is one page of as many items, and one that follows a filter is Spark's alone."""
+    """A limit is one page with that many items. Spark alone applies a limit after a filter."""
     frame = read()
     spent()
     assert len(frame.limit(5).collect()) == 5
@@ -138,8 +138,8 @@ def test_a_limit_reads_few_items(read, spent):
     assert len(frame.limit(5).where("n = 1").collect()) <= 5
 
 
-def test_what_does_not_fit_is_null_without_the_rescue_column(read):
-    """A value of another type is null where its column is read without the rescued values, and no error."""
+def test_misfits_are_null_without_the_rescue_column(read):
+    """A value of another type is null, and no error, if its column is read without the rescue column."""
     pushed, plain = read(), read(name="dynamodb")
     assert rows_of(pushed.select("pk", "sk", "n")) == rows_of(plain.select("pk", "sk", "n"))
     assert rows_of(pushed.select("_rescue")) == rows_of(plain.select("_rescue"))
@@ -149,7 +149,7 @@ def test_what_does_not_fit_is_null_without_the_rescue_column(read):
 
 
 def test_filters_leak_into_no_other_query(read):
-    """Parts of a query that filter the same frame differently each see their own rows."""
+    """Parts of a query that filter the same frame differently each get their own rows."""
     frame = read()
     one, two = frame.where("pk = 'k-1'"), frame.where("pk = 'k-2'")
     assert one.union(two).groupBy("pk").count().collect() == [("k-1", ITEMS_OF_ONE), ("k-2", ITEMS_OF_ONE)]
@@ -159,7 +159,7 @@ def test_filters_leak_into_no_other_query(read):
 
 
 def test_a_small_table_is_broadcast(read, mixed):
-    """Spark knows a table's size by DescribeTable, and sends a small one to all tasks."""
+    """Spark gets a table's size from DescribeTable, and sends a small one to all tasks."""
     described = mixed.requests()["DescribeTable"]
     large, small = read(name="dynamodb"), read("small")
     assert "BroadcastHashJoin" in plan_of(large.join(small, "pk"))
@@ -169,14 +169,14 @@ def test_a_small_table_is_broadcast(read, mixed):
 
 @pytest.fixture
 def own_catalog(spark):
-    """Skip a test where Spark's own catalog finds no tables: behind another's, Spark reads none of such a source."""
+    """Skip a test if Spark's own catalog contains no tables: another catalog reads none of such a source."""
     if spark.conf.get("spark.sql.catalog.spark_catalog", "builtin") != "builtin":
         pytest.skip("tables are found by another catalog than Spark's own")
 
 
 @pytest.mark.usefixtures("own_catalog")
 def test_tables_of_the_catalog(spark, mixed, read, spent):
-    """CREATE TABLE keeps the options and columns, views and inserts go through it, and its filters are pushed down."""
+    """CREATE TABLE keeps the options and columns, views and inserts use it, and its filters are pushed down."""
     options = f"table 'mixed', endpointUrl '{mixed.endpoint_url}'"
     spark.sql(f"CREATE TABLE catalogued USING `dynamodb-pushdown` OPTIONS ({options})")
     try:
@@ -199,7 +199,7 @@ def test_tables_of_the_catalog(spark, mixed, read, spent):
 @pytest.mark.nightly
 @pytest.mark.usefixtures("own_catalog")
 def test_rows_are_written_by_either_name(spark, mixed, read):
-    """Rows are written as by ``dynamodb``, from frames and by INSERT."""
+    """Rows are written like with ``dynamodb``, from frames and by INSERT."""
     mixed.load("written", [], "pk:S")
     frame = spark.createDataFrame([("a", 1), ("b", 2)], "pk string, n long")
     frame.write.format("dynamodb-pushdown").mode("append").option("endpointUrl", mixed.endpoint_url).save("written")
@@ -214,7 +214,7 @@ def test_rows_are_written_by_either_name(spark, mixed, read):
 
 
 def test_columns_of_the_user_s(read):
-    """Columns that the user gives are read and no others; a misfit of one that is read fails without ``_rescue``."""
+    """The user's columns are read and no others. A misfit of a read column fails without ``_rescue``."""
     frame = read(schema="pk string, sk long, n long, txt string")
     assert frame.select("pk", "sk").where("pk = 'k-1'").count() == ITEMS_OF_ONE
     with pytest.raises(PySparkException, match=r"SchemaError: .*to have that column, add '_rescue string'"):
@@ -222,7 +222,7 @@ def test_columns_of_the_user_s(read):
 
 
 def test_the_caller_s_own_options_stay(read):
-    """``where``, ``columns``, ``limit`` and ``keys`` mean what they mean, whatever is pushed down besides."""
+    """``where``, ``columns``, ``limit`` and ``keys`` keep their meaning in addition to any push-down."""
     ones = [item(number).get("n") == {"N": "1"} for number in range(1, COLLECTIONS * ITEMS_OF_ONE, COLLECTIONS)]
     by = {"where": "pk = 'k-1' AND sk < 10"}
     assert read(**by).where("n = 1").count() == sum(ones[:10])
@@ -248,7 +248,7 @@ COLUMNS = {
 
 
 def random_predicate(chosen, depth=2):
-    """Return the SQL of a predicate, about half of whose parts state keys."""
+    """Return the SQL of a predicate. About half of its parts set keys."""
     if depth and chosen.random() < 0.6:
         sign = chosen.choice(["AND", "AND", "OR"])
         return f"({random_predicate(chosen, depth - 1)} {sign} {random_predicate(chosen, depth - 1)})"
@@ -325,7 +325,7 @@ def three(spark, both):
         return run
 
     def by_duckdb(query):
-        # Of two quotes Spark makes two literals, side by side.
+        # Spark parses two adjacent quotes as two adjacent literals.
         return Counter(database.execute(query.replace("BD", "").replace("\\'", "''")).fetchall())
 
     yield by_spark(pushed), by_spark(plain), by_duckdb
@@ -334,7 +334,7 @@ def three(spark, both):
 
 
 def hints_of(frame):
-    """Return what Python is told of the one scan of a frame; None if Spark reads nothing."""
+    """Return the hints that Python gets for the only scan of a frame; None if Spark reads nothing."""
     execution = frame._jdf.queryExecution()
     leaves = execution.optimizedPlan().collectLeaves()
     leaves = map(leaves.apply, range(leaves.length()))
@@ -346,10 +346,10 @@ def hints_of(frame):
 
 @pytest.mark.timeout(1800)
 def test_every_row_that_a_predicate_keeps_is_asked_for(both, mixed, seeds):
-    """Of random predicates, as this Spark hands them over, the hint is met by each item whose row Spark keeps."""
+    """For random predicates, as this Spark passes them, each item whose row Spark keeps satisfies the hint."""
     pushed, plain = both
     asked = reading.parse_read_options({"table": "mixed", "endpointUrl": mixed.endpoint_url})
-    described, known = describe_scan(asked), pushdown._arrow_schema(pushed.schema)
+    described, columns = describe_scan(asked), pushdown._arrow_schema(pushed.schema)
     items = {
         (f"k-{n % COLLECTIONS}", n // COLLECTIONS): stored_item(item(n))[0] for n in range(COLLECTIONS * ITEMS_OF_ONE)
     }
@@ -364,7 +364,7 @@ def test_every_row_that_a_predicate_keeps_is_asked_for(both, mixed, seeds):
             if hints is None:
                 assert True not in truths.values(), text
                 continue
-            condition = pushdown._where(asked, described, hints, known)
+            condition = pushdown._where(asked, described, hints, columns)
             if condition is None:
                 continue
             meets = predicate(condition)
@@ -379,7 +379,7 @@ def test_every_row_that_a_predicate_keeps_is_asked_for(both, mixed, seeds):
 
 
 def check_queries(three, seeds):
-    """Check that random queries have the same rows in all three ways."""
+    """Raise unless random queries have the same rows in all three ways."""
     with_pushdown, without, elsewhere = three
     for seed in seeds:
         query = random_query(random.Random(seed))
@@ -390,26 +390,26 @@ def check_queries(three, seeds):
 
 @pytest.mark.timeout(1800)
 def test_random_queries(three, seeds):
-    """Filters, joins, unions and limits give the same rows with push-down, without it, and in DuckDB."""
+    """Filters, joins, unions and limits have the same rows with push-down, without it, and in DuckDB."""
     check_queries(three, seeds(5, 100))
 
 
 def test_without_the_jar_the_same_rows_are_read(mixed, caplog):
-    """Where the jar is not there, Spark finds the source in Python under the same name, which says what is missing."""
+    """Without the jar, Spark finds the source in Python under the same name, which warns that the jar is missing."""
     without = source.PushdownSource({"table": "small", "endpointUrl": mixed.endpoint_url})
     with caplog.at_level(logging.WARNING):
         assert without.schema().names == ["pk", "name", "_rescue"]
     assert "nothing is pushed down" in caplog.text
 
 
-def test_registering_beside_the_jar(spark, read):
+def test_registering_with_the_jar(spark, read):
     """``register`` leaves the name to the jar."""
     register(spark)
     assert "dynamodb-pushdown columns: [pk]" in plan_of(read().select("pk"))
 
 
 def test_versions_without_push_down():
-    """A Spark that nobody tried is refused with what to do instead."""
+    """An untested Spark is refused with an alternative."""
     with pytest.raises(OptionError, match=r"no push-down for Spark 3\.5\.6, .*use ddbio\.spark\.scan with"):
         pushdown_jar._require_version("3.5.6")
     with pytest.raises(OptionError, match=r"no push-down for Spark 5\.0\.0, .*use format\('dynamodb'\) with"):
@@ -417,7 +417,7 @@ def test_versions_without_push_down():
 
 
 def test_no_jdk(tmp_path):
-    """Without a JDK, and without a jar that was made before, the error says what to install."""
+    """Without a JDK, and without an existing jar, the error names the package to install."""
     environment = os.environ | {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "JAVA_HOME": str(tmp_path)}
     code = "import ddbio.spark; ddbio.spark.jar()"
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
@@ -425,5 +425,5 @@ def test_no_jdk(tmp_path):
 
 
 def test_elements_keep_dynamodbs_types(read):
-    """Sets within lists, which Spark's types cannot tell from lists, are the same with push-down."""
+    """Sets in lists, which Spark's types cannot distinguish from lists, stay the same with push-down."""
     assert rows_of(read().select("pk", "sk", "sets")) == rows_of(read(name="dynamodb").select("pk", "sk", "sets"))

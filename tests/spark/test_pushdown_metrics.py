@@ -1,4 +1,4 @@
-"""Spark's pages show what the tasks of ``dynamodb-pushdown`` have read, and what it cost."""
+"""Spark's UI shows the reads of the tasks of ``dynamodb-pushdown``, and their cost."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def table(fake):
         }
         for number in range(COUNT)
     )
-    fake.load("shown", (json.dumps(each) for each in items), "pk:S,sk:N")
+    fake.load("shown", (json.dumps(item) for item in items), "pk:S,sk:N")
     return "shown"
 
 
 @pytest.fixture
 def units(fake, table):
-    """Return a function that tells the read units since it was asked last."""
+    """Return a function that returns the read units since its last call."""
     before = 0.0
 
     def since():
         nonlocal before
         total = sum(read for _, read, _ in fake.consumed(table))
-        found, before = total - before, total
-        return found
+        difference, before = total - before, total
+        return difference
 
     return since
 
@@ -48,41 +48,43 @@ def metrics_of(spark):
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(250_000)
     store = spark._jsparkSession.sharedState().statusStore()
     queries = store.executionsList()
-    last = max((queries.apply(at) for at in range(queries.size())), key=lambda each: each.executionId())
+    last = max((queries.apply(at) for at in range(queries.size())), key=lambda query: query.executionId())
     values = store.executionMetrics(last.executionId())
-    names = {each.accumulatorId(): each.name() for each in map(last.metrics().apply, range(last.metrics().size()))}
+    names = {
+        metric.accumulatorId(): metric.name() for metric in map(last.metrics().apply, range(last.metrics().size()))
+    }
     return [(name, values.apply(number)) for number, name in names.items() if values.contains(number)]
 
 
-def test_what_a_query_read(spark, fake, table, units):
+def test_metrics_of_a_query(spark, fake, table, units):
     """Items, bytes, units, throttles and rescued rows are those of the query, over all of its tasks."""
     frame = spark.read.format("dynamodb-pushdown").options(endpointUrl=fake.endpoint_url, tasks="2").load(table)
     units()
     rows = frame.select("pk", "_rescue").collect()
-    found = dict(metrics_of(spark))
+    metrics = dict(metrics_of(spark))
     assert sum(row["_rescue"] is not None for row in rows) == ODD
-    assert found["items read"] == f"{COUNT:,}"
-    assert found["rows with rescued values"] == str(ODD)
-    assert found["throttled requests"] == "0"
-    assert float(found["read units consumed"].replace(",", "")) == pytest.approx(units(), abs=0.06)
-    assert int(found["bytes received"].replace(",", "")) > COUNT * 700
-    # Spark's own are still there.
-    assert "data returned from Python workers" in found
+    assert metrics["items read"] == f"{COUNT:,}"
+    assert metrics["rows with rescued values"] == str(ODD)
+    assert metrics["throttled requests"] == "0"
+    assert float(metrics["read units consumed"].replace(",", "")) == pytest.approx(units(), abs=0.06)
+    assert int(metrics["bytes received"].replace(",", "")) > COUNT * 700
+    # Spark's own metrics still exist.
+    assert "data returned from Python workers" in metrics
 
     assert frame.where("pk = 'k1'").count() == COUNT // COLLECTIONS
-    found = dict(metrics_of(spark))
-    assert found["items read"] == str(COUNT // COLLECTIONS)
-    assert float(found["read units consumed"]) == pytest.approx(units(), abs=0.06)
+    metrics = dict(metrics_of(spark))
+    assert metrics["items read"] == str(COUNT // COLLECTIONS)
+    assert float(metrics["read units consumed"]) == pytest.approx(units(), abs=0.06)
 
 
 def test_a_task_that_ends_early(spark, fake, table, units):
-    """What was read counts, also where Spark has seen enough: a limit ends the task before its segment does."""
+    """Reads also count if Spark needs no more rows: a limit ends the task before its segment."""
     frame = spark.read.format("dynamodb-pushdown").options(endpointUrl=fake.endpoint_url).load(table)
     units()
     assert len(frame.where("upper(pk) like 'K%'").limit(3).collect()) == 3
-    found = dict(metrics_of(spark))
-    assert 3 <= int(found["items read"].replace(",", "")) <= COUNT
-    assert 0 < float(found["read units consumed"].replace(",", "")) <= units() + 0.06
+    metrics = dict(metrics_of(spark))
+    assert 3 <= int(metrics["items read"].replace(",", "")) <= COUNT
+    assert 0 < float(metrics["read units consumed"].replace(",", "")) <= units() + 0.06
 
 
 def test_tables_side_by_side(spark, fake, table, units):

@@ -35,7 +35,7 @@ spark.stop()
 
 @pytest.mark.nightly
 def test_a_worker_loads_the_loops_of_a_zip_archive(tmp_path):
-    """The worker's code is the archive's, and its compiled loops are extracted to the cache folder of its user."""
+    """The worker runs the archive's code, and its compiled loops are extracted to the cache folder of its user."""
     archive = tmp_path / "ddbio.zip"
     with zipfile.ZipFile(archive, "w") as file:
         for path in PACKAGE.rglob("*"):

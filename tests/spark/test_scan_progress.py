@@ -1,4 +1,4 @@
-"""Scans that were stopped go on where they stopped on Spark, too: between engines, and between attempts of a task."""
+"""Stopped scans resume on Spark too: between engines, and between attempts of a task."""
 
 from __future__ import annotations
 
@@ -32,34 +32,34 @@ ITEMS = [{"pk": {"S": f"k{number:06}"}, "n": {"N": str(number)}, "text": {"S": "
 
 @pytest.fixture(scope="module")
 def table(fake):
-    """Return the name of a table of some pages in each of eight segments."""
+    """Return the name of a table with some pages in each of eight segments."""
     fake.load("resumed", ITEMS, "pk")
     return "resumed"
 
 
-def options_of(fake, table, folder, **given):
+def options_of(fake, table, folder, **settings):
     """Return the options of the job."""
     options = {"table": table, "dest": str(folder), "endpoint_url": fake.endpoint_url, "region": "eu-west-1"}
     options |= {"job_id": "long_job", "engine": "spark", "segments": 8, "tasks": 2, "sample_items": 50, "digest": True}
-    return {**options, **given}
+    return {**options, **settings}
 
 
 def begin(options):
-    """Return the tasks of a job, and what its earlier runs have stored."""
-    found = describe_scan(options)
+    """Return the tasks of a job, and the stored state of its earlier runs."""
+    description = describe_scan(options)
     staging = open_staging(options, "parquet", ["pk"])
-    progress = open_progress(options, staging, found)
-    scans = scan_tasks(progress.planned(plan_of(options, None, found)), options, found)
+    progress = open_progress(options, staging, description)
+    scans = scan_tasks(progress.planned(plan_of(options, None, description)), options, description)
     return [FilesTask(scan, staging, progress.of_task(scan)) for scan in scans], progress
 
 
-def test_a_task_that_spark_runs_again_goes_on(spark, fake, table, tmp_path):
-    """Its second attempt reads only what the first had not staged, and the results have every item once."""
-    # A rate makes pages small: there are several in each segment.
+def test_a_task_that_spark_runs_again_resumes(spark, fake, table, tmp_path):
+    """Its second attempt only reads items that the first had not staged, and the results have every item once."""
+    # A rate makes pages small: each segment has several.
     options = parse_options(ScanToFilesOptions, options_of(fake, table, tmp_path / "out", rcu_per_second=500))
     tasks, _ = begin(options)
 
-    # Workers cannot import this file: what they run travels by value.
+    # Workers cannot import this file: their functions are sent by value.
     def breaking(task, budget):
         class Broken:
             left = 7
@@ -81,20 +81,20 @@ def test_a_task_that_spark_runs_again_goes_on(spark, fake, table, tmp_path):
     assert sum(file.rows for result in results for file in result.staged) == COUNT
     _, progress = begin(options)
     assert (progress.counts["items"], progress.digest.count) == (COUNT, COUNT)
-    # At most a page of each lane was read twice.
+    # At most one page per lane was read twice.
     assert COUNT < budget.usage().items < 1.5 * COUNT
 
 
 @pytest.mark.parametrize(("first", "then"), [("local", "spark"), ("spark", "local")])
-def test_a_job_goes_on_on_another_engine(spark, fake, table, tmp_path, first, then):
-    """What one engine has read the other does not read again, with other tasks."""
-    given = options_of(fake, table, tmp_path / "out", engine=first)
-    tasks, _ = begin(parse_options(ScanToFilesOptions, given))
-    # Some segments of its first task: as a run that broke off has done.
+def test_a_job_resumes_on_another_engine(spark, fake, table, tmp_path, first, then):
+    """The items that one engine has read are not read again by the other, with other tasks."""
+    options = options_of(fake, table, tmp_path / "out", engine=first)
+    tasks, _ = begin(parse_options(ScanToFilesOptions, options))
+    # Some segments of its first task, as after an interrupted run.
     part = replace(tasks[0], scan=replace(tasks[0].scan, requests=tasks[0].scan.requests[:4]))
     done = write_task(part, LocalBudget(None))
     assert 0 < done.read.items < COUNT
-    report = ddbio.scan_to_files(**{**given, "engine": then, "tasks": 3})
+    report = ddbio.scan_to_files(**{**options, "engine": then, "tasks": 3})
     assert (report.resumed_items, report.items, report.rows) == (done.read.items, COUNT, COUNT)
     assert sorted(pq.read_table(tmp_path / "out")["n"].to_pylist()) == list(range(COUNT))
     assert report.digest == ddbio.digest(str(tmp_path / "out"))
@@ -103,21 +103,21 @@ def test_a_job_goes_on_on_another_engine(spark, fake, table, tmp_path, first, th
 
 @pytest.mark.nightly
 def test_a_driver_that_was_stopped(fake, table, tmp_path):
-    """After SIGTERM nothing is visible; the same command goes on, on threads here, and has every item once."""
-    given = options_of(fake, table, tmp_path / "out", rcu_per_second=50)
-    words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items() if name not in {"table", "dest"}]
+    """After SIGTERM nothing is visible. The same command resumes, on threads here, and has every item once."""
+    options = options_of(fake, table, tmp_path / "out", rcu_per_second=50)
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in options.items() if name not in {"table", "dest"}]
     words[words.index("--digest=True")] = "--digest"
-    command = [sys.executable, "-m", "ddbio", "scan", table, given["dest"], *words, "--master", "local[2]", "--quiet"]
+    command = [sys.executable, "-m", "ddbio", "scan", table, options["dest"], *words, "--master", "local[2]", "--quiet"]
     before = sum(row[1] for row in fake.consumed(table))
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 250
     while sum(row[1] for row in fake.consumed(table)) - before < 400 and time.monotonic() < deadline:
         time.sleep(0.1)
     os.kill(child.pid, signal.SIGTERM)
-    _, said = child.communicate()
-    assert child.returncode == 130, said
+    _, errors = child.communicate()
+    assert child.returncode == 130, errors
     assert not [*(tmp_path / "out").glob("*.parquet")]
-    report = ddbio.scan_to_files(**{**given, "engine": "local", "rcu_per_second": 50_000})
+    report = ddbio.scan_to_files(**{**options, "engine": "local", "rcu_per_second": 50_000})
     assert report.resumed_items > 0
     assert (report.items, report.rows) == (COUNT, COUNT)
     assert report.digest == ddbio.digest(str(tmp_path / "out"))
@@ -125,15 +125,15 @@ def test_a_driver_that_was_stopped(fake, table, tmp_path):
 
 @pytest.fixture
 def recorder(fake):
-    """Note which pages are asked for."""
+    """Record the requested pages."""
     with recording(fake.endpoint_url) as recorder:
         yield recorder
 
 
 def test_a_worker_that_was_killed(spark, recorder, table, tmp_path):
-    """Python workers that die by SIGKILL cost at most a page of each segment, if pages are kept."""
-    given = {"rcu_per_second": 300, "page_journal": str(tmp_path / "pages"), "endpoint_url": recorder.endpoint_url}
-    options = parse_options(ScanToFilesOptions, options_of(recorder, table, tmp_path / "out", **given))
+    """Python workers that die by SIGKILL cost at most one page per segment, if pages are kept."""
+    settings = {"rcu_per_second": 300, "page_journal": str(tmp_path / "pages"), "endpoint_url": recorder.endpoint_url}
+    options = parse_options(ScanToFilesOptions, options_of(recorder, table, tmp_path / "out", **settings))
     tasks, _ = begin(options)
 
     def dying(task, budget):
@@ -164,23 +164,26 @@ def test_a_worker_that_was_killed(spark, recorder, table, tmp_path):
 
 @pytest.mark.nightly
 def test_a_driver_that_was_killed(recorder, table, tmp_path):
-    """The whole application dies by SIGKILL; the same job, on threads here, asks for at most a page of each segment."""
+    """The entire application dies by SIGKILL.
+
+    The same job, on threads here, reads at most one page per segment again.
+    """
     more = {"page_journal": str(tmp_path / "pages"), "endpoint_url": recorder.endpoint_url}
-    given = options_of(recorder, table, tmp_path / "out", rcu_per_second=10, **more)
-    words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items() if name not in {"table", "dest"}]
+    options = options_of(recorder, table, tmp_path / "out", rcu_per_second=10, **more)
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in options.items() if name not in {"table", "dest"}]
     words[words.index("--digest=True")] = "--digest"
-    command = [sys.executable, "-m", "ddbio", "scan", table, given["dest"], *words, "--master", "local[2]", "--quiet"]
+    command = [sys.executable, "-m", "ddbio", "scan", table, options["dest"], *words, "--master", "local[2]", "--quiet"]
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     deadline = time.monotonic() + 250
     while recorder.pages(8).total() < 40 and time.monotonic() < deadline:
         time.sleep(0.05)
-    # The driver, its JVM, and the daemon with its workers: a worker that outlives them reads on for a while.
+    # The driver, its JVM, and the daemon with its workers: a worker that outlives them continues to read for a while.
     for process in _session(child.pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
     child.wait()
     asked = recorder.pages(8).total()
-    report = ddbio.scan_to_files(**{**given, "engine": "local", "rcu_per_second": 50_000})
+    report = ddbio.scan_to_files(**{**options, "engine": "local", "rcu_per_second": 50_000})
     assert all(count <= 1 for count in recorder.asked_again(8).values())
     assert report.resumed_items > 0
     assert asked > 20
@@ -190,5 +193,5 @@ def test_a_driver_that_was_killed(recorder, table, tmp_path):
 
 def _session(leader):
     """Return the processes of a session, its leader first."""
-    found = subprocess.run(["ps", "-o", "pid=", "-s", str(leader)], capture_output=True, text=True, check=True)
-    return sorted(map(int, found.stdout.split()))
+    listing = subprocess.run(["ps", "-o", "pid=", "-s", str(leader)], capture_output=True, text=True, check=True)
+    return sorted(map(int, listing.stdout.split()))

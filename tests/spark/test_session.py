@@ -1,4 +1,4 @@
-"""What keeps a session from starting."""
+"""Obstacles to the start of a session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ddbio.spark import session
 
 
 def test_missing_java_names_the_line_to_run(monkeypatch, tmp_path):
-    """Without a Java the error says what to run."""
+    """Without Java the error has the command to install it."""
     (tmp_path / "apt-get").write_text("")
     (tmp_path / "apt-get").chmod(0o755)
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -42,7 +42,7 @@ def test_old_java_is_named(monkeypatch, tmp_path, version):
 
 
 def test_java_that_is_there_passes(monkeypatch):
-    """The Java that these tests run on is accepted, and told; that of SPARK_HOME is not looked for."""
+    """The Java of these tests is accepted and reported. That of SPARK_HOME is not checked."""
     session._check_java()
     assert re.fullmatch(r"Spark \d+\.\d+\.\d+\S*, Java \d+", describe_spark())
     monkeypatch.setenv("SPARK_HOME", "/nowhere")
@@ -50,7 +50,7 @@ def test_java_that_is_there_passes(monkeypatch):
 
 
 def test_java_home_without_java(monkeypatch, tmp_path):
-    """A JAVA_HOME that holds no Java is another error than no Java at all."""
+    """A JAVA_HOME without Java is a different error than no Java at all."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(OptionError, match="does not run"):
         session._check_java()
@@ -58,7 +58,7 @@ def test_java_home_without_java(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("name", ["SPARK_REMOTE", None])
 def test_connect_is_refused(monkeypatch, name):
-    """Spark Connect has no driver here that could keep a budget: the error says what to use instead."""
+    """Spark Connect has no driver here that could serve a budget: the error names the alternative."""
     if name:
         monkeypatch.setenv(name, "sc://127.0.0.1")
     with pytest.raises(OptionError, match=r"Spark Connect: read with spark\.read"):
@@ -79,7 +79,7 @@ except OptionError as error:
 
 @pytest.mark.nightly
 def test_bad_master_is_one_clear_line(tmp_path):
-    """A master that Spark does not know is an OptionError with Spark's own reason, and nothing else is said."""
+    """A master that Spark does not know is an OptionError with Spark's own reason, and no other output."""
     done = subprocess.run([sys.executable, "-c", BAD_MASTER], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert re.fullmatch(r"Spark did not start: .*[Mm]aster.*; check master and conf\n", done.stdout)
     assert done.stderr == ""
@@ -88,8 +88,8 @@ def test_bad_master_is_one_clear_line(tmp_path):
 def _children(pid: int, *, java: bool = False) -> list[int]:
     # The JVM starts its daemon from a thread.
     threads = Path(f"/proc/{pid}/task").glob("*/children")
-    found = [each for thread in threads for each in thread.read_text().split()]
-    return [int(each) for each in found if not java or Path(f"/proc/{each}/comm").read_text().strip() == "java"]
+    pids = [pid for thread in threads for pid in thread.read_text().split()]
+    return [int(pid) for pid in pids if not java or Path(f"/proc/{pid}/comm").read_text().strip() == "java"]
 
 
 def _workers(pid: int) -> list[int]:
@@ -99,7 +99,7 @@ def _workers(pid: int) -> list[int]:
 
 @pytest.mark.nightly
 def test_a_jvm_that_dies_is_one_clear_error(fake, tmp_path):
-    """A job whose JVM is killed ends by one line and one object that say so, and leaves no file."""
+    """A job whose JVM is killed ends with a one-line error and one object, and leaves no file."""
     fake.load("dying", [{"pk": {"S": str(number)}, "t": {"S": "x" * 4000}} for number in range(2_000)], "pk:S")
     command = [sys.executable, "-m", "ddbio", "scan", "dying", str(tmp_path / "out"), "--engine", "spark", "--json"]
     command += ["--endpoint-url", fake.endpoint_url, "--rcu-per-second", "20", "--conf", "spark.master=local[1]"]
@@ -120,8 +120,8 @@ def test_a_jvm_that_dies_is_one_clear_error(fake, tmp_path):
 
 
 @pytest.mark.nightly
-def test_how_a_jvm_ended_is_told_with_its_last_error():
-    """The exit status of a JVM has the words of Spark for it, and the last error that it has logged.
+def test_exit_reason_of_a_jvm_has_its_last_error():
+    """The error has Spark's text for the exit status of a JVM, and the last error in its log.
 
     A job that needs no Spark still runs in a process whose JVM has died.
     """
@@ -141,6 +141,6 @@ def test_how_a_jvm_ended_is_told_with_its_last_error():
         "assert running_parallelism() is None\n"
     )
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
-    said = done.stdout.splitlines()[-1:]
+    last_line = done.stdout.splitlines()[-1:]
     assert done.returncode == 0, done.stderr[-2000:]
-    assert re.fullmatch("exit status 56, no heartbeat got through: .* ERROR Executor: nobody answers", said[0])
+    assert re.fullmatch("exit status 56, no heartbeat got through: .* ERROR Executor: nobody answers", last_line[0])

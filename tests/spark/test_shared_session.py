@@ -1,4 +1,4 @@
-"""The session that the tests of this folder share."""
+"""The shared session of the tests of this folder."""
 
 from __future__ import annotations
 
@@ -48,12 +48,14 @@ def test_behind_that(spark):
 
 @pytest.mark.nightly
 def test_a_jvm_that_dies_fails_one_test(tmp_path):
-    """The test in which the JVM dies fails, and the next one has another JVM; so it is where a session was stopped."""
+    """The test in which the JVM dies fails, and the next one has a new JVM. The same holds for a stopped session."""
     shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
     (tmp_path / "test_dying.py").write_text(TESTS)
     words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", "-rA", str(tmp_path)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    outcomes = {name: said for said, name in re.findall(r"^([A-Z]+) test_dying\.py::(\S+)", done.stdout, re.MULTILINE)}
+    outcomes = {
+        name: outcome for outcome, name in re.findall(r"^([A-Z]+) test_dying\.py::(\S+)", done.stdout, re.MULTILINE)
+    }
     assert len(outcomes) == 7, done.stdout + done.stderr
-    assert {name for name, said in outcomes.items() if said != "PASSED"} == {"test_that_kills_the_jvm"}, done.stdout
+    assert {name for name, end in outcomes.items() if end != "PASSED"} == {"test_that_kills_the_jvm"}, done.stdout
     assert "Spark's JVM has died: killed by signal 9" in done.stdout

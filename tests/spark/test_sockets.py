@@ -1,4 +1,4 @@
-"""Where no rate is asked, jobs that read open no socket on Spark: a port that cannot be had stops none of them."""
+"""Without a rate, reading jobs on Spark open no socket: an unavailable port stops none of them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def item(number, version=0):
 @pytest.mark.nightly
 @pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,512]"])
 def test_reads_without_a_rate_need_no_port(fake, tmp_path, master):
-    """A scan, an export read and a fold end well where the only port is taken; with a rate a scan says so."""
+    """A scan, an export read and a fold succeed if the only port is in use. With a rate a scan reports it."""
     writer, items = ExportWriter(tmp_path / "in", files=3), [item(number) for number in range(100)]
     full = writer.full(items)
     increment = writer.incremental([Change(1, {"pk": items[0]["pk"]}, item(0, 1), items[0])])
@@ -62,14 +62,14 @@ def test_reads_without_a_rate_need_no_port(fake, tmp_path, master):
     environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     if master != "local[2]":
         environment |= {"SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13"}
-    known = set(home.glob("work/app-*"))
+    earlier = set(home.glob("work/app-*"))
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        given = [master, taken.getsockname()[1], fake.endpoint_url, full, increment, tmp_path / "out"]
-        words = [sys.executable, "-c", READ, *map(str, given)]
+        arguments = [master, taken.getsockname()[1], fake.endpoint_url, full, increment, tmp_path / "out"]
+        words = [sys.executable, "-c", READ, *map(str, arguments)]
         done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    for each in set(home.glob("work/app-*")) - known:
-        shutil.rmtree(each)
+    for folder in set(home.glob("work/app-*")) - earlier:
+        shutil.rmtree(folder)
     assert done.returncode == 0, (done.stderr + done.stdout)[-2000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert (found["scan"], found["read"], found["fold"]) == ([None, True, 100], 100, 100)
-    assert "the budget cannot be served at 127.0.0.1" in found["said"]
+    output = json.loads(done.stdout.splitlines()[-1])
+    assert (output["scan"], output["read"], output["fold"]) == ([None, True, 100], 100, 100)
+    assert "the budget cannot be served at 127.0.0.1" in output["said"]

@@ -24,7 +24,7 @@ ODD = 40
 
 
 def item(number):
-    """Return one item of the table ``things``: each of DynamoDB's types, and now and then a misfit."""
+    """Return one item of the table ``things``, with each of DynamoDB's types, and sometimes a misfit."""
     attributes = {
         "pk": {"S": f"key-{number}"},
         "n": {"N": str(number)} if number % (ROWS // ODD) != 1 else {"S": "odd"},
@@ -43,7 +43,7 @@ def item(number):
 
 @pytest.fixture(scope="module")
 def things(fake):
-    """Return the fake with a table of some megabytes, so that a read takes several pages."""
+    """Return the fake with a table of some MB, so that a read takes several pages."""
     fake.load("things", (json.dumps(item(number)).encode() for number in range(ROWS)), "pk:S")
     fake.load("empty", [], "pk:S,sk:N")
     return fake
@@ -51,7 +51,7 @@ def things(fake):
 
 @pytest.fixture
 def read(spark, things):
-    """Return a function that gives the DataFrame reader of a format, its options set."""
+    """Return a function that returns the DataFrame reader of a format with options."""
 
     def reader(name="dynamodb", **options):
         return spark.read.format(name).option("endpointUrl", things.endpoint_url).options(**options)
@@ -61,13 +61,13 @@ def read(spark, things):
 
 @pytest.fixture
 def registered(spark):
-    """Return the driver's keeper of budgets."""
+    """Return the driver's lease server."""
     register(spark)
     return registration._lease_servers[SparkFiles.getRootDirectory()]
 
 
 def test_found_without_registering_and_every_value_is_there(read):
-    """A read of an unregistered format infers exact types, and every item arrives, misfits in the rescue column."""
+    """A read of an unregistered format infers exact types, and every item arrives; misfits are in the rescue column."""
     frame = read(tableName="things").load().cache()
     assert {field.name: field.dataType.simpleString() for field in frame.schema} == {
         "pk": "string",
@@ -95,7 +95,7 @@ def test_found_without_registering_and_every_value_is_there(read):
 
 
 def test_times_are_sparks_own(read, things):
-    """Declared times are Spark's timestamps and dates, to the microsecond; what is no such time is rescued."""
+    """Declared times are Spark's timestamps and dates, to the microsecond. Other values are rescued."""
     lines = ['{"pk":{"S":"a"},"at":{"S":"2024-05-01T12:00:00.250Z"},"ttl":{"N":"1700000000"},"day":{"S":"1969-12-31"}}']
     things.load("times", [*(line.encode() for line in lines), b'{"pk":{"S":"b"},"day":{"S":"2023-02-29"}}'], "pk:S")
     frame = read(tableName="times", timestamps="at=iso,ttl=epoch_s,day=date").load()
@@ -108,7 +108,7 @@ def test_times_are_sparks_own(read, things):
 
 
 def test_table_is_sampled_once(read, things):
-    """Inferring, planning and two actions describe and sample the table once; each action scans it once."""
+    """Inferring, planning and two actions describe and sample the table once. Each action scans it once."""
     before = things.requests()
     frame = read("ddbio").load("things")
     sampled = requests_since(before, things)
@@ -121,9 +121,9 @@ def test_table_is_sampled_once(read, things):
 
 
 def test_user_schema_is_a_projection(read, things):
-    """A schema by the user reads these attributes alone, in its order and types; nothing is read at once.
+    """A user's schema reads only these attributes, in its order and types. Nothing is read immediately.
 
-    A column whose name differs from an attribute's only by case has its values, as those of files in Spark have.
+    A column whose name differs from an attribute's only by case has its values, as for files in Spark.
     """
     before = things.requests()
     frame = read().schema("Price double, PK string, rare string, _rescue string").load("things")
@@ -133,20 +133,20 @@ def test_user_schema_is_a_projection(read, things):
 
 
 def test_misfit_without_rescue_column_fails(read):
-    """A value that fits no column is never silently null: without a rescue column the read fails and says so."""
+    """A value that fits no column is never silently null: without a rescue column the read fails with an error."""
     with pytest.raises(PySparkException, match=r"SchemaError: n: another type: .*add '_rescue string' to \.schema"):
         read().schema("pk string, n long").load("things").count()
 
 
 def test_schema_option(read):
-    """The option ``schema`` takes the JSON text of ``ddbio schema --json``, nested types and all."""
+    """The option ``schema`` takes the JSON text of ``ddbio schema --json``, including nested types."""
     schema = normalize_schema(pa.schema([("pk", pa.string()), ("list", pa.list_(pa.decimal128(10, 1)))]))
     frame = read(table="things", schema=schema_to_json(schema), columns="pk,list").load()
     assert frame.where("pk = 'key-9'").first().list == [Decimal("1.0"), Decimal("2.0")]
 
 
 def test_a_condition_chooses_the_items(read):
-    """A filter holds in every task, and a stated key is asked for by Query."""
+    """A filter applies in every task, and a key is read by Query."""
     assert read(where="flag = TRUE AND n >= 3000").load("things").count() == sum(
         number % 2 == 0 and number % (ROWS // ODD) != 1 for number in range(3000, ROWS)
     )
@@ -171,13 +171,13 @@ def test_empty_table(read):
     ],
 )
 def test_wrong_options_are_refused(options, message):
-    """The error says what is wrong and what to do."""
+    """The error names the problem and the remedy."""
     with pytest.raises(OptionError, match=message):
         reading.parse_read_options(options)
 
 
 def test_an_error_of_planning_keeps_its_class(read):
-    """Spark's exception has the class and the text of ddbio's error when the DataFrame is made."""
+    """Spark's exception has the class and the text of ddbio's error when the DataFrame is created."""
     with pytest.raises(PySparkException, match=r"NotFoundError: .*'nothing'.* does not exist"):
         read(table="nothing").load()
 
@@ -191,19 +191,19 @@ def test_registered_budget_holds_over_all_tasks(read, things, registered):
     budget = registered._servers[-1]._budget
     consumed = things.consumed()[before:]
     assert budget.units_per_second == 200
-    # A hundred items show the names of attributes.
+    # The names of attributes come from a hundred items.
     assert budget.usage().items == ROWS + 100
     assert budget.usage().consumed_units == pytest.approx(sum(read for _, read, _ in consumed))
 
 
 def test_register_again(spark, registered):
-    """Registering twice keeps the budgets that are there, and the session works on."""
+    """Registering twice keeps the existing budgets, and the session still works."""
     register(spark)
     assert registration._lease_servers[SparkFiles.getRootDirectory()] is registered
 
 
 def test_static_portions_without_register(things, spark, monkeypatch, caplog):
-    """Where nobody registered, each task gets a share of the rate, and the log says once what to do."""
+    """Without ``register``, each task gets a share of the rate, and the log has the remedy once."""
     monkeypatch.setattr("tempfile.tempdir", "/nowhere")
     described = reading.describe_read({"table": "things", "endpointurl": things.endpoint_url, "rcupersecond": "300",
                                    "segments": "6", "tasks": "3"})  # fmt: skip
@@ -219,7 +219,7 @@ def test_schema_given_twice():
 
 
 def test_batches_fit_sparks_columns():
-    """A batch gets exactly the expected names, order, types and nullability, whatever Arrow types it came in."""
+    """A batch gets exactly the expected names, order, types and nullability, from any Arrow types."""
     batch = pa.record_batch({"a": pa.array(["x"], pa.large_string()), "b": pa.array([1]), "c": pa.array([True])})
     wanted = pa.schema([pa.field("b", pa.int64()), pa.field("a", pa.string(), nullable=False)])
     fitted = reading.fit_batch(batch, wanted)
@@ -228,14 +228,14 @@ def test_batches_fit_sparks_columns():
 
 
 def test_null_in_a_column_declared_not_null():
-    """What the JVM would crash on is a clear error."""
+    """Rows that would crash the JVM are a clear error."""
     wanted = pa.schema([pa.field("a", pa.string(), nullable=False)])
     with pytest.raises(SchemaError, match="a: declared NOT NULL, and 1 items lack it"):
         reading.fit_batch(pa.record_batch({"a": pa.array(["x", None])}), wanted)
 
 
 def test_large_batches_are_sliced():
-    """No piece is larger than what the JVM takes, and no row is lost or doubled."""
+    """No slice is larger than the JVM's limit, and no row is lost or duplicated."""
     batch = pa.record_batch({"a": pa.array(["x" * 1000] * 50_000)})
     pieces = list(reading.slice_batch(batch))
     assert max(piece.nbytes for piece in pieces) <= reading.BATCH_BYTES * 1.01

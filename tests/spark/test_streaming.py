@@ -1,4 +1,4 @@
-"""Streams into a table: every row of every micro-batch, also after a query was stopped and begun again."""
+"""Streams into a table: every row of every micro-batch, also after a query was stopped and restarted."""
 
 import json
 
@@ -12,7 +12,7 @@ SCHEMA = "pk string, n bigint"
 
 @pytest.fixture
 def stream(spark, tmp_path):
-    """Return a stream over the files of a folder, one a micro-batch, and a function that adds one."""
+    """Return a stream over the files of a folder, one per micro-batch, and a function that adds one."""
     ddbio.register(spark)
     folder = tmp_path / "in"
     folder.mkdir()
@@ -25,18 +25,18 @@ def stream(spark, tmp_path):
 
 
 def run(writer):
-    """Run a query until all that is there was written."""
+    """Run a query until all available rows are written."""
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
 
 
 def count(fake, table):
-    """Return how many items the table holds."""
+    """Return the number of items of the table."""
     return ddbio.read_table(table, endpoint_url=fake.endpoint_url).num_rows
 
 
-def test_a_stream_is_written_and_goes_on(spark, stream, fake, tmp_path):
-    """Each micro-batch is written once; a query begun again under its checkpoint writes only what is new."""
+def test_a_stream_is_written_and_resumes(spark, stream, fake, tmp_path):
+    """Each micro-batch is written once. A query that restarts from its checkpoint only writes new rows."""
     frame, add = stream
     fake.load("streamed", b"", "pk:S")
     writer = frame.writeStream.format("dynamodb").option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -49,13 +49,13 @@ def test_a_stream_is_written_and_goes_on(spark, stream, fake, tmp_path):
     add("d", 10)
     run(writer)
     assert (count(fake, "streamed"), sum(row[2] for row in fake.consumed("streamed"))) == (50, 50)
-    # Nothing was planned again, the read of the assertion apart.
+    # Nothing was planned again, except the read of the assertion.
     assert fake.requests()["DescribeTable"] == described + 1
     assert ddbio.last_report(spark).written == 10
 
 
 def test_each_batch_as_a_function(stream, fake):
-    """``foreachBatch`` writes the same, and a batch that comes again changes nothing."""
+    """``foreachBatch`` writes the same, and a repeated batch changes nothing."""
     frame, add = stream
     fake.load("batched", b"", "pk:S")
     add("a", 30)
@@ -65,7 +65,7 @@ def test_each_batch_as_a_function(stream, fake):
 
 
 def test_complete_output_is_refused(stream, fake, tmp_path):
-    """A table cannot be replaced with every micro-batch, and the query says so."""
+    """A table cannot be replaced with every micro-batch, and the query has an error."""
     frame, add = stream
     fake.load("replaced", b"", "pk:S")
     add("a", 3)

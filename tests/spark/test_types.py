@@ -30,7 +30,7 @@ SCHEMA = normalize_schema(
 
 
 def test_round_trip_through_sparks_json():
-    """A schema comes back from Spark as it was, DynamoDB's types on its fields included."""
+    """A schema is returned from Spark unchanged, including DynamoDB's types on its fields."""
     parsed = _parse_datatype_json_string(to_spark_schema(SCHEMA).json())
     back = to_arrow_schema(parsed)
     assert back == SCHEMA
@@ -46,26 +46,26 @@ def test_everything_is_nullable():
     ("large", "plain"), [(pa.large_string(), pa.string()), (pa.large_list(pa.int64()), pa.list_(pa.int64()))]
 )
 def test_large_types_are_spark_types_too(large, plain):
-    """Arrow's 64-bit offsets are a matter of memory, not of the type."""
+    """Arrow's 64-bit offsets do not change the Spark type."""
     assert to_spark_schema(pa.schema([("x", large)])) == to_spark_schema(pa.schema([("x", plain)]))
 
 
 @pytest.mark.parametrize("arrow_type", [pa.decimal256(60, 2), pa.uint64()])
-def test_what_spark_cannot_hold_is_refused(arrow_type):
-    """A column without an exact Spark type is an error that names its path."""
+def test_types_unknown_to_spark_are_refused(arrow_type):
+    """A column without an exact Spark type is an error with its path."""
     with pytest.raises(SchemaError, match=r"^m\.x\[\]: Spark has no type"):
         to_spark_schema(pa.schema([("m", pa.struct([("x", pa.list_(arrow_type))]))]))
 
 
 @pytest.mark.parametrize("spark_type", [DayTimeIntervalType(), VarcharType(3)])
-def test_what_dynamodb_has_not_is_refused(spark_type):
-    """A Spark column that no attribute can fill is an error that says what to read instead."""
+def test_types_unknown_to_dynamodb_are_refused(spark_type):
+    """A Spark column that no attribute can fill is an error with an alternative."""
     with pytest.raises(SchemaError, match=r"^at: no DynamoDB attribute has Spark's type"):
         to_arrow_schema(StructType([StructField("at", spark_type)]))
 
 
 @pytest.mark.parametrize(
-    ("given", "known", "attributes"),
+    ("columns", "names", "attributes"),
     [
         ("id", ["id", "total"], ["id"]),
         ("ID", ["id", "total"], ["id"]),
@@ -78,15 +78,15 @@ def test_what_dynamodb_has_not_is_refused(spark_type):
         ("\u00c4", ["\u00e4"], ["\u00e4"]),
     ],
 )
-def test_columns_match_attributes_as_spark_matches_names(given, known, attributes):
-    """The same name first, then one that differs only by case; others stay as they are."""
-    schema = pa.schema([(name, pa.string()) for name in given.split(",")])
-    found = with_attribute_names(schema, known)
-    assert [name_of_field(field) for field in found] == attributes
-    assert found.names == schema.names
+def test_columns_match_attributes_as_spark_matches_names(columns, names, attributes):
+    """An equal name wins over one that differs by case. Others stay unchanged."""
+    schema = pa.schema([(name, pa.string()) for name in columns.split(",")])
+    matched = with_attribute_names(schema, names)
+    assert [name_of_field(field) for field in matched] == attributes
+    assert matched.names == schema.names
 
 
 def test_a_column_that_several_attributes_match_is_refused():
-    """Which of them is meant is not guessed."""
+    """The column is not assigned to any of them."""
     with pytest.raises(SchemaError, match="Id: there are attributes ID and id"):
         with_attribute_names(pa.schema([("Id", pa.string())]), ["id", "ID"])

@@ -1,4 +1,4 @@
-"""Views over a log as SQL that Spark runs: the newest state of all items, and their history."""
+"""Views over a log as SQL for Spark: the newest state of all items, and their history."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.lake.test_verify_schedules import Past
 
 @pytest.mark.nightly
 def test_spark_runs_the_views(spark, tmp_path):
-    """The newest states equal the model over a part of the log that is applied; the history has each change once."""
+    """The newest states equal the model over the applied part of the log. The history has each change once."""
     folder = tmp_path / "it's"
     past = Past(5, folder, attributes=("a", "b c", "operation"))
     past.apply()
@@ -34,6 +34,6 @@ def test_spark_runs_the_views(spark, tmp_path):
         spark.sql(statement)
     assert spark.sql("SELECT * FROM states").count() == len(past.changes())
     ends = spark.sql("SELECT count(*) AS ends FROM states WHERE valid_to IS NULL").collect()[0]["ends"]
-    assert ends == len({each.key for each in past.changes()})
+    assert ends == len({change.key for change in past.changes()})
     for name in ("newest", "states", "ddbio_log", "views_base"):
         spark.catalog.dropTempView(name)

@@ -1,4 +1,4 @@
-"""``df.write.format("dynamodb")``: every row of every task is there, types and budget held."""
+"""``df.write.format("dynamodb")``: every row of every task, with its types and within the budget."""
 
 import os
 
@@ -31,7 +31,7 @@ def frame(spark):
 
 
 def test_every_row_of_every_task_is_written(spark, frame, fake):
-    """Appending puts each row; what is read back is what was written."""
+    """Appending puts each row, and a read returns the written rows."""
     fake.load("sink", b"", "pk:S")
     frame.write.format("dynamodb").mode("append").option("endpointUrl", fake.endpoint_url).save("sink")
     back = spark.read.format("dynamodb").option("endpointUrl", fake.endpoint_url).load("sink").drop("_rescue")
@@ -60,7 +60,7 @@ def test_dates_and_times_are_written(spark, fake):
 
 
 def test_modes_are_options(frame, fake):
-    """The write modes are options of the writer: what is there is deleted."""
+    """The write modes are options of the writer: existing items are deleted."""
     fake.load("emptied", b"", "pk:S")
     writer = frame.write.format("ddbio").mode("append").option("endpointUrl", fake.endpoint_url)
     writer.save("emptied")
@@ -80,29 +80,29 @@ def test_rejects_are_not_written_into_what_others_keep(frame, fake, tmp_path, lo
     with pytest.raises(Exception, match="other files in it could be read as rows of it"):
         writer.option("rejectTo", str(tmp_path / "in")).save("kept")
     assert ddbio.read_table("kept", endpoint_url=fake.endpoint_url).num_rows == 0
-    assert [each.name for each in tmp_path.iterdir()] == [log.partition("/")[0]]
+    assert [entry.name for entry in tmp_path.iterdir()] == [log.partition("/")[0]]
 
 
 def test_overwriting_is_refused(frame, fake):
-    """A table cannot be overwritten, and Spark says so in ddbio's words."""
+    """A table cannot be overwritten, and Spark's error has ddbio's text."""
     fake.load("kept", b"", "pk:S")
     with pytest.raises(Exception, match="a table cannot be overwritten"):
         frame.write.format("dynamodb").mode("overwrite").option("endpointUrl", fake.endpoint_url).save("kept")
 
 
 def test_one_budget_for_all_tasks(spark, frame, fake):
-    """The rate holds over all tasks, as the service counts it."""
+    """The rate is enforced over all tasks, as the service counts it."""
     fake.load("paced", b"", "pk:S")
     options = {"endpointUrl": fake.endpoint_url, "wcuPerSecond": 1000}
     frame.write.format("dynamodb").mode("append").options(**options).save("paced")
     assert sum(row[2] for row in fake.consumed("paced")) == ROWS
-    # Less time would be more than the rate; more is no fault.
+    # Less time would mean a higher rate. More time is not an error.
     assert ddbio.last_report(spark).seconds > 0.8 * ROWS / 1000
 
 
 @pytest.mark.parametrize("mode", ["upsert", pytest.param("create", marks=pytest.mark.nightly)])
 def test_a_worker_that_dies_loses_nothing(frame, fake, mode):
-    """Where a process dies with half of a partition written, Spark repeats the task, and every row is there."""
+    """If a process dies after writing half of a partition, Spark repeats the task, and every row is written."""
 
     def dying(batches):
         context = TaskContext.get()
@@ -119,7 +119,7 @@ def test_a_worker_that_dies_loses_nothing(frame, fake, mode):
 
 
 def test_a_task_that_runs_again_without_a_fence_writes_only_unique_keys():
-    """Where no driver can stop its first attempt, a task writes rows of keys that occur once, and else none at all."""
+    """If no driver can stop its first attempt, a task writes rows of unique keys, and otherwise none."""
     table = TableDescription("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
     plan = plan_write(table, parse_options(WriteOptions, {"table": "rows"}))
     batches = [pa.record_batch({"pk": ["a", "b", None]}), pa.record_batch({"pk": ["c"], "n": [1]})]
@@ -131,7 +131,7 @@ def test_a_task_that_runs_again_without_a_fence_writes_only_unique_keys():
 
 
 def test_a_task_that_no_driver_knows_ends_where_a_key_comes_again():
-    """What is before is written: whichever attempt writes it last, it is the only row of its key."""
+    """The rows before the repeated key are written: in every attempt, each is the only row of its key."""
     table = TableDescription("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
     plan = plan_write(table, parse_options(WriteOptions, {"table": "rows"}))
     batches = [pa.record_batch({"pk": [f"{batch} {row}" for row in range(9)]}) for batch in range(20)]
@@ -143,20 +143,20 @@ def test_a_task_that_no_driver_knows_ends_where_a_key_comes_again():
 
 
 def test_hashes_that_come_again_are_found_among_any_number():
-    """They are held in few runs, and whatever came before is found."""
+    """The hashes are kept in few runs, and each earlier one is found."""
     rng = np.random.default_rng(15)
     values = rng.permutation(3_000).astype(np.uint64)
     seen = KeyHashes()
     cuts = np.sort(rng.integers(0, 3_000, 60))
     assert all(seen.add(part) for part in np.split(values, cuts))
-    assert not any(seen.add(values[place : place + 1]) for place in range(0, 3_000, 7))
+    assert not any(seen.add(values[index : index + 1]) for index in range(0, 3_000, 7))
     assert seen.add(np.array([5_000], np.uint64))
     assert not seen.add(np.array([6_000, 6_000], np.uint64))
 
 
 @pytest.fixture
 def unregistered(spark):
-    """Return the session with no driver that serves it."""
+    """Return the session without a driver that serves it."""
     server = registration._lease_servers.pop(SparkFiles.getRootDirectory(), None)
     if server is not None:
         server.close()
@@ -164,7 +164,7 @@ def unregistered(spark):
 
 
 def test_several_rows_of_a_key_take_a_driver_that_knows_the_tasks(unregistered, fake):
-    """Without one they are refused, unless that is allowed; keys that occur once are written."""
+    """Without a driver they are refused, unless that is allowed. Unique keys are written."""
     fake.load("unfenced", b"", "pk:S")
     rows = unregistered.range(900).selectExpr("cast(id % 300 as string) as pk", "id as v").coalesce(1)
 
@@ -177,12 +177,12 @@ def test_several_rows_of_a_key_take_a_driver_that_knows_the_tasks(unregistered, 
     write(rows.where("v < 300"))
     assert ddbio.read_table("unfenced", endpoint_url=fake.endpoint_url).num_rows == 300
     write(rows, allowUnfenced="true")
-    found = ddbio.read_table("unfenced", endpoint_url=fake.endpoint_url).to_pylist()
-    assert {int(row["v"]) // 300 for row in found} == {2}
+    table = ddbio.read_table("unfenced", endpoint_url=fake.endpoint_url).to_pylist()
+    assert {int(row["v"]) // 300 for row in table} == {2}
 
 
 def test_the_last_write_is_reported(spark, frame, fake):
-    """What all tasks wrote, and what it took, is known in the driver afterwards."""
+    """The driver has the report of all tasks' writes and their consumption."""
     fake.load("reported", [{"pk": {"S": "7"}}], "pk:S")
     writer = frame.write.format("dynamodb").mode("append").option("dynamodb.endpoint", fake.endpoint_url)
     writer.option("mode", "create").option("dynamodb.output.tableName", "reported").save()
@@ -195,16 +195,16 @@ def test_the_last_write_is_reported(spark, frame, fake):
 
 
 def test_newer_rows_and_operations(spark, fake):
-    """``newer_by`` keeps what is newer, and ``operation_by`` says what becomes of each row, as in a load."""
+    """``newer_by`` keeps newer rows, and ``operation_by`` sets the operation of each row, as in a load."""
     ddbio.register(spark)
     options = {"endpointUrl": fake.endpoint_url}
     fake.load("versions", [{"pk": {"S": key}, "v": {"N": str(v)}} for key, v in (("a", 1), ("b", 5))], "pk:S")
     rows = spark.createDataFrame([("a", 3), ("b", 3)], "pk string, v long")
     rows.write.format("dynamodb").mode("append").options(**options, newerBy="v").save("versions")
     assert ddbio.last_report(spark).skipped == 1
-    found = ddbio.read_table("versions", endpoint_url=fake.endpoint_url).to_pylist()
-    assert {row["pk"]: int(row["v"]) for row in found} == {"a": 3, "b": 5}
+    table = ddbio.read_table("versions", endpoint_url=fake.endpoint_url).to_pylist()
+    assert {row["pk"]: int(row["v"]) for row in table} == {"a": 3, "b": 5}
     changes = spark.createDataFrame([("a", 9, "update"), ("b", None, "delete")], "pk string, w long, op string")
     changes.write.format("dynamodb").mode("append").options(**options, operationBy="op").save("versions")
-    found = ddbio.read_table("versions", endpoint_url=fake.endpoint_url).to_pylist()
-    assert [(row["pk"], int(row["v"]), int(row["w"])) for row in found] == [("a", 3, 9)]
+    table = ddbio.read_table("versions", endpoint_url=fake.endpoint_url).to_pylist()
+    assert [(row["pk"], int(row["v"]), int(row["w"])) for row in table] == [("a", 3, 9)]

@@ -1,6 +1,6 @@
-"""A standalone Spark cluster on the loopback interface: two workers, each with a disk of its own under one path.
+"""A standalone Spark cluster on the loopback interface: two workers, each with a separate disk under the same path.
 
-Each worker runs in a mount namespace in which the shared path names another folder. That takes root.
+Each worker runs in a mount namespace in which the shared path is another folder. That takes root.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ JOB_SECONDS = 900.0
 
 
 def may_unshare() -> bool:
-    """Return whether this process may make mount namespaces."""
+    """Return whether this process may create mount namespaces."""
     return sys.platform == "linux" and subprocess.run(["unshare", "-m", "true"], check=False).returncode == 0
 
 
 @dataclass
 class Cluster:
-    """Hold what a driver needs to know, and the processes."""
+    """The addresses that a driver needs, and the processes."""
 
     master: str
     disk: Path
@@ -89,53 +89,56 @@ endpoint_url = {self.dynamodb.endpoint_url!r}
         )
 
     def run(self, *words: str) -> tuple[int, dict[str, object]]:
-        """Run the command line on the cluster; return its exit code and its answer."""
+        """Run the command line on the cluster, and return its exit code and its answer."""
         driver = self.start(*words)
         out, err = driver.communicate(timeout=JOB_SECONDS)
         assert out, err
         return driver.returncode, json.loads(out)
 
     def restart(self, number: int) -> None:
-        """Kill a worker with its executors, and start another in its place."""
+        """Kill a worker with its executors, and start a new one."""
         os.killpg(self.workers[number].pid, signal.SIGKILL)
         self.workers[number].wait()
         self.workers[number] = _worker(self.master, self.disk, self.disks[number])
 
     def executor(self, number: int) -> list[int]:
-        """Return the processes of a worker's executor: Java's, then the Python daemon and what that has forked."""
-        found: list[int] = []
-        for place in Path("/proc").glob("[0-9]*"):
+        """Return the processes of a worker's executor: Java's, then the Python daemon and its forks."""
+        pids: list[int] = []
+        for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                words = (place / "cmdline").read_bytes()
-                if b"CoarseGrainedExecutorBackend" in words and os.getpgid(int(place.name)) == self.workers[number].pid:
-                    found.append(int(place.name))
-        (java,) = found
-        for pid in found:
+                words = (process / "cmdline").read_bytes()
+                if (
+                    b"CoarseGrainedExecutorBackend" in words
+                    and os.getpgid(int(process.name)) == self.workers[number].pid
+                ):
+                    pids.append(int(process.name))
+        (java,) = pids
+        for pid in pids:
             for task in Path(f"/proc/{pid}/task").iterdir():
-                found += map(int, (task / "children").read_text().split())
-        return [java, *found[1:]]
+                pids += map(int, (task / "children").read_text().split())
+        return [java, *pids[1:]]
 
     def rows(self, folder: str) -> int:
-        """Return how many rows the Parquet files below a folder of the bucket hold."""
+        """Return the number of rows in the Parquet files under a folder of the bucket."""
         client = self.s3_spec.client("s3")
         keys = [key for key in self._keys(folder) if key.endswith(".parquet")]
         bodies = [client.get_object(Bucket="lake", Key=key)["Body"].read() for key in keys]
         return sum(pq.read_metadata(pa.BufferReader(body)).num_rows for body in bodies)
 
     def leftovers(self, folder: str) -> list[str]:
-        """Return what lies in a folder of the bucket beside its data and its manifests, uploads included."""
+        """Return the keys in a folder of the bucket except its data and its manifests, including uploads."""
         uploads = self.s3_spec.client("s3").list_multipart_uploads(Bucket="lake", Prefix=folder).get("Uploads", [])
         leftover = (".claim.json", ".intent.json", ".probe")
-        return [key for key in self._keys(folder) if key.endswith(leftover)] + [each["Key"] for each in uploads]
+        return [key for key in self._keys(folder) if key.endswith(leftover)] + [upload["Key"] for upload in uploads]
 
     @property
     def s3_spec(self) -> ClientSpec:
-        """Return the recipe of a client of the cluster's S3."""
+        """Return the specification of a client of the cluster's S3."""
         return ClientSpec(endpoint_url=self.s3, region="us-east-1")
 
     def _keys(self, folder: str) -> list[str]:
         pages = self.s3_spec.client("s3").get_paginator("list_objects_v2").paginate(Bucket="lake", Prefix=f"{folder}/")
-        return [each["Key"] for page in pages for each in page.get("Contents", [])]
+        return [entry["Key"] for page in pages for entry in page.get("Contents", [])]
 
 
 def _java(*words: str) -> list[str]:
@@ -145,7 +148,7 @@ def _java(*words: str) -> list[str]:
 
 
 def _environment(**more: str) -> dict[str, str]:
-    # A Spark of PySpark's wheel cannot tell its Scala, and its pages would listen everywhere.
+    # A Spark of PySpark's wheel cannot detect its Scala, and its UI would listen on all interfaces.
     spark = {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_SCALA_VERSION": "2.13"}
     return {**os.environ, **spark, "SPARK_LOCAL_IP": "127.0.0.1", **more}
 
@@ -177,7 +180,7 @@ def _wait_until_listening(port: int) -> None:
 
 @contextlib.contextmanager
 def open_cluster(home: Path) -> Iterator[Cluster]:
-    """Run two workers of a core each, beside a DynamoDB that holds ``orders`` and an S3 with a bucket ``lake``."""
+    """Run two workers with one core each, a DynamoDB with the table ``orders`` and an S3 with a bucket ``lake``."""
     disk, *disks = (home / name for name in ("driver", "one", "two"))
     for folder in (disk, *disks):
         folder.mkdir()
@@ -193,7 +196,7 @@ def open_cluster(home: Path) -> Iterator[Cluster]:
     try:
         _wait_until_listening(port)
         url = f"spark://127.0.0.1:{port}"
-        workers += [_worker(url, disk, each) for each in disks]
+        workers += [_worker(url, disk, worker_disk) for worker_disk in disks]
         with FakeDynamoDB(process=True) as fake, MotoServer() as s3:
             spec = ClientSpec(endpoint_url=s3.endpoint_url, region="us-east-1")
             spec.client("s3").create_bucket(Bucket="lake")
