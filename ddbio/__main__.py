@@ -1,4 +1,4 @@
-"""Start the command line; also what ``python -m ddbio`` and ``spark-submit`` run."""
+"""Command line of ``python -m ddbio`` and ``spark-submit``."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run the command line, or say how to install what it needs."""
+    """Run the command line, or report how to install its dependencies."""
     signal.signal(signal.SIGTERM, _interrupt)
-    # numpy starts threads for linear algebra, which no verb does; pydantic looks for plugins in all that is installed.
+    # numpy starts threads for linear algebra, which no verb uses; pydantic searches all installed packages for plugins.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    # Arrow's own pool gives memory back within milliseconds, to be cleared again: a tenth of what a fold takes.
+    # Arrow's own pool returns memory within milliseconds and has to clear it again, which takes 10 % of a fold's time.
     if "CS_GNU_LIBC_VERSION" in getattr(os, "confstr_names", {}):
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    # Nearly all that is made while modules are imported stays: `ddbio.cli.flags.begin` lets the collector work.
+    # Almost all objects created by imports are permanent: `ddbio.cli.flags.begin` enables the garbage collector.
     gc.disable()
-    # What is printed is data for other programs: the same bytes in every locale.
+    # Output is data for other programs: the same bytes in every locale.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -38,21 +38,21 @@ def main() -> None:
     try:
         from ddbio.cli.main import run  # noqa: PLC0415 - click and rich are an extra
     except KeyboardInterrupt:
-        sys.stderr.write("ddbio: interrupted before anything was begun\n")
+        sys.stderr.write("ddbio: interrupted before anything was started\n")
         raise SystemExit(130) from None
     run(sys.argv[1:])
     _end()
 
 
 def _end() -> None:
-    """End a process that did what it was to do, and leave its memory to the system: to free it takes longer."""
-    others = (each for each in threading.enumerate() if each is not threading.main_thread())
-    if any(not each.daemon for each in others) or "pyspark" in sys.modules:
+    """End a finished process without freeing its memory, which would take longer than leaving that to the system."""
+    others = (thread for thread in threading.enumerate() if thread is not threading.main_thread())
+    if any(not thread.daemon for thread in others) or "pyspark" in sys.modules:
         return
-    atexit._run_exitfuncs()  # noqa: SLF001 - nothing else runs them, and children are stopped there
+    atexit._run_exitfuncs()  # noqa: SLF001 - no other method runs them, and they stop child processes
     try:
         for stream in (sys.stdout, sys.stderr):
-            # None where the process was started with it closed.
+            # None if the process was started with the stream closed.
             if stream is not None:
                 stream.flush()
     except OSError:
@@ -61,7 +61,7 @@ def _end() -> None:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Let SIGTERM, by which machines stop a job, do what Ctrl-C does: nothing stays staged. A second one kills."""
+    """Handle SIGTERM like Ctrl-C: no files stay staged. A second SIGTERM kills the process."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     raise KeyboardInterrupt
 

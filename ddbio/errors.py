@@ -1,13 +1,13 @@
-"""Every failure that a caller can act on, as a tree of exceptions.
+"""Exceptions of ddbio. Each is a failure that the caller can act on.
 
 DdbioError
 ├── OptionError          (ValueError)       unknown, malformed or contradictory option
 ├── SchemaError          (TypeError)        items do not fit the declared or merged schema
 ├── DecodeError          (ValueError)       bytes are not DynamoDB JSON; has .uri .line
-├── EncodeError          (ValueError)       a row is no item DynamoDB takes; has .row .attribute .rule
+├── EncodeError          (ValueError)       a row is not a valid item of DynamoDB; has .row .attribute .rule
 ├── NotFoundError        (LookupError)      no such table, index, export or object
 ├── AccessDeniedError    (PermissionError)  credentials missing, or IAM or KMS refused; has .action .resource
-├── EndpointError        (ConnectionError)  the endpoint does not answer, or not as DynamoDB or S3; has .endpoint_url
+├── EndpointError        (ConnectionError)  the endpoint does not respond, or not as DynamoDB or S3; has .endpoint_url
 ├── ServiceError         (RuntimeError)     AWS refused the request for another reason; has .code
 ├── LimitError           (RuntimeError)     a job would consume more than max_units, max_seconds or max_usd, or did
 ├── ThrottledError       (TimeoutError)     no progress within the deadline; has .consumed .elapsed_seconds
@@ -17,7 +17,7 @@ DdbioError
 ├── KernelError           (ImportError)      the compiled loops are missing, or cannot be loaded or built
 └── ValidationError      (ValueError)       source and sink differ; has .report
 
-Every constructor hands all its arguments to ``Exception.__init__``, so that an error survives pickling from a worker.
+Every constructor passes all its arguments to ``Exception.__init__``, so that an error survives pickling from a worker.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ class DdbioError(Exception):
     """Base of every failure that ddbio reports on purpose."""
 
     retryable = False
-    """Whether Spark may run the failed task again: only if nothing but time can make it succeed.
+    """Whether Spark may run the failed task again: only if it may succeed later without changes.
 
-    Throttling is not: the task has tried for ``deadline_seconds`` already.
+    Throttling is not retryable: the task has already retried for ``deadline_seconds``.
     """
 
     def __str__(self) -> str:
-        """Return the message alone; further arguments are attributes."""
+        """Return the message only. Other arguments are attributes."""
         return str(self.args[0]) if self.args else ""
 
 
 class OptionError(DdbioError, ValueError):
-    """Report an unknown, malformed or contradictory option."""
+    """Unknown, malformed or contradictory option."""
 
 
 class SchemaError(DdbioError, TypeError):
-    """Report items that do not fit the declared or merged schema."""
+    """Items do not fit the declared or merged schema."""
 
 
 class DecodeError(DdbioError, ValueError):
-    """Report bytes that are not DynamoDB JSON."""
+    """Bytes are not DynamoDB JSON."""
 
     def __init__(self, message: str, uri: str | None = None, line: int | None = None) -> None:
         super().__init__(message, uri, line)
@@ -57,7 +57,7 @@ class DecodeError(DdbioError, ValueError):
 
 
 class EncodeError(DdbioError, ValueError):
-    """Report a row that is no item DynamoDB takes."""
+    """A row is not a valid item of DynamoDB."""
 
     def __init__(self, message: str, row: int | None = None, attribute: str = "", rule: str = "") -> None:
         super().__init__(message, row, attribute, rule)
@@ -67,15 +67,15 @@ class EncodeError(DdbioError, ValueError):
 
 
 class KernelError(DdbioError, ImportError):
-    """Report that the compiled loops are missing, or cannot be loaded or built."""
+    """The compiled loops are missing, or cannot be loaded or built."""
 
 
 class NotFoundError(DdbioError, LookupError):
-    """Report a table, index, export or object that does not exist."""
+    """A table, index, export or object does not exist."""
 
 
 class AccessDeniedError(DdbioError, PermissionError):
-    """Report missing credentials, or a refusal by IAM or KMS."""
+    """Credentials are missing, or IAM or KMS refused."""
 
     def __init__(self, message: str, action: str | None = None, resource: str | None = None) -> None:
         super().__init__(message, action, resource)
@@ -84,7 +84,7 @@ class AccessDeniedError(DdbioError, PermissionError):
 
 
 class EndpointError(DdbioError, ConnectionError):
-    """Report an endpoint that does not answer, or not as the service it should be."""
+    """An endpoint does not respond, or not as the expected service."""
 
     retryable = True
 
@@ -94,7 +94,7 @@ class EndpointError(DdbioError, ConnectionError):
 
 
 class ServiceError(DdbioError, RuntimeError):
-    """Report a refusal by AWS that no other class names."""
+    """AWS refused a request for a reason without a specific class."""
 
     def __init__(self, message: str, code: str | None = None) -> None:
         super().__init__(message, code)
@@ -102,11 +102,11 @@ class ServiceError(DdbioError, RuntimeError):
 
 
 class LimitError(DdbioError, RuntimeError):
-    """Report a job that would consume more than it may, or did."""
+    """A job would consume more than its limit, or did."""
 
 
 class ThrottledError(DdbioError, TimeoutError):
-    """Report that throttling let nothing through within the deadline."""
+    """Throttling prevented any progress within the deadline."""
 
     def __init__(self, message: str, consumed: float = 0.0, elapsed_seconds: float = 0.0) -> None:
         super().__init__(message, consumed, elapsed_seconds)
@@ -115,7 +115,7 @@ class ThrottledError(DdbioError, TimeoutError):
 
 
 class TargetError(DdbioError, OSError):
-    """Report a target that is not empty, not writable or full."""
+    """A target is not empty, not writable or full."""
 
     def __init__(self, message: str, uri: str | None = None) -> None:
         super().__init__(message, uri)
@@ -123,7 +123,7 @@ class TargetError(DdbioError, OSError):
 
 
 class PartialWriteError(DdbioError, RuntimeError):
-    """Report a write of which only a part was accepted."""
+    """Only a part of a write was accepted."""
 
     def __init__(self, message: str, accepted: int = 0, rejected: int = 0, rejects_uri: str | None = None) -> None:
         super().__init__(message, accepted, rejected, rejects_uri)
@@ -133,7 +133,7 @@ class PartialWriteError(DdbioError, RuntimeError):
 
 
 class GapError(DdbioError, LookupError):
-    """Report changes that a stream forgot before they were read."""
+    """A stream discarded changes before they were read."""
 
     def __init__(self, message: str, shard: str | None = None, position: str | None = None) -> None:
         super().__init__(message, shard, position)
@@ -142,11 +142,11 @@ class GapError(DdbioError, LookupError):
 
 
 class ExportIncompleteError(DdbioError, ValueError):
-    """Report an export whose manifest, counts or checksums disagree with its files."""
+    """Manifest, counts or checksums of an export do not match its files."""
 
 
 class ValidationError(DdbioError, ValueError):
-    """Report that source and sink differ."""
+    """Source and sink differ."""
 
     def __init__(self, message: str, report: dict[str, Any] | None = None) -> None:
         super().__init__(message, report)

@@ -1,6 +1,6 @@
-"""Handlers of AWS Lambda: name one as a function's handler, such as ``ddbio.lambda_handlers.firehose_transform``.
+"""AWS Lambda handlers. Set one as a function's handler, such as ``ddbio.lambda_handlers.firehose_transform``.
 
-They are set by environment variables, and import what they need when they are first called.
+They are configured by environment variables, and import their dependencies at the first call.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ _LOG = logging.getLogger("ddbio.changes")
 TABLE, LOAD_OPTIONS = "DDBIO_TABLE", "DDBIO_LOAD_OPTIONS"
 LOG, LOG_OPTIONS = "DDBIO_LOG", "DDBIO_LOG_OPTIONS"
 
-# Of the log of each stream, for the next event.
+# Logs by stream, reused for the next event.
 _LOGS: dict[tuple[str, str, str], Any] = {}
 
 
 def firehose_transform(event: dict[str, Any], context: object = None) -> dict[str, Any]:
-    """Transform change records for Firehose: one line of plain JSON a change, with partition keys by its hour in UTC.
+    """Transform change records for Firehose: one line of plain JSON per change, with partition keys by its hour in UTC.
 
-    A record that is no change is ``ProcessingFailed``, so that Firehose puts it under the error prefix. With
-    ``DDBIO_TABLE``, changes of other tables are ``Dropped``; without it, each line names its table in ``_table``.
+    A record that is not a change is ``ProcessingFailed``, so that Firehose writes it under the error prefix. With
+    ``DDBIO_TABLE``, changes of other tables are ``Dropped``; without it, each line contains its table in ``_table``.
     """
     del context
     answer = transform_event(event, os.environ.get(TABLE))
-    foreign = sum(each["result"] == "Dropped" for each in answer["records"])
+    foreign = sum(record["result"] == "Dropped" for record in answer["records"])
     if foreign:
         _LOG.warning("%d changes of other tables than %s were dropped", foreign, os.environ[TABLE])
     return answer
 
 
 def log_changes(event: dict[str, Any], context: object = None) -> dict[str, Any]:
-    """Write the records of a table's stream into the log in the folder of ``DDBIO_LOG``, each once.
+    """Write the records of a table's stream into the log in the folder ``DDBIO_LOG``, each record once.
 
-    ``DDBIO_LOG_OPTIONS`` holds ``table``, ``old_image``, ``schema``, ``reject_to`` and their like as a JSON object. A
-    log is of one table: with ``table`` records of others are left out, without it they are refused. Turn on
-    ``ReportBatchItemFailures``: of a batch with a record that is no change, what is before it is written, and Lambda
-    sends the rest again.
+    ``DDBIO_LOG_OPTIONS`` contains options such as ``table``, ``old_image``, ``schema`` and ``reject_to`` as a JSON
+    object. A log belongs to one table: with ``table``, records of other tables are skipped; without it, they are
+    refused. Enable ``ReportBatchItemFailures``: if a record of a batch is not a change, the records before it are
+    written, and Lambda sends the others again.
 
     Raises
     ------
     OptionError
-        If the folder or the options are missing or wrong, or the log has the changes of another table.
+        If the folder or the options are missing or invalid, or the log contains changes of another table.
     DdbioError
-        If the log cannot be written; Lambda then sends the batch again, whole or divided.
+        If the log cannot be written. Lambda then sends the batch again, completely or divided.
     """
-    from ddbio.cdc.options import StreamEventOptions  # noqa: PLC0415 - the same
+    from ddbio.cdc.options import StreamEventOptions  # noqa: PLC0415 - see below
     from ddbio.cdc.stream_events import StreamEventLog  # noqa: PLC0415 - a transformation starts without it
     from ddbio.options import parse_options  # noqa: PLC0415 - the same
 
@@ -64,31 +64,34 @@ def log_changes(event: dict[str, Any], context: object = None) -> dict[str, Any]
         raise OptionError(f"set {LOG} to a folder, and {LOG_OPTIONS}, if at all, to options as JSON")
     records, failed = event.get("Records", []), list[dict[str, str]]()
     table = options.get("table")
-    for arn in dict.fromkeys(each.get("eventSourceARN", "") for each in records):
-        place, found = (dest, text, arn), [each for each in records if each.get("eventSourceARN", "") == arn]
+    for arn in dict.fromkeys(record.get("eventSourceARN", "") for record in records):
+        cache_key, own_records = (
+            (dest, text, arn),
+            [record for record in records if record.get("eventSourceARN", "") == arn],
+        )
         own = table_of({"eventSourceARN": arn})
         if table is not None and own not in {None, table, table_of({"eventSourceARN": table})}:
-            _LOG.warning("%d changes of table %s were left out: the log is of %s", len(found), own, table)
+            _LOG.warning("%d changes of table %s were skipped: the log belongs to %s", len(own_records), own, table)
             continue
-        if place not in _LOGS:
-            _LOGS[place] = StreamEventLog(parse_options(StreamEventOptions, {**options, "dest": dest}), arn)
-        number = _LOGS[place].write(found)
+        if cache_key not in _LOGS:
+            _LOGS[cache_key] = StreamEventLog(parse_options(StreamEventOptions, {**options, "dest": dest}), arn)
+        number = _LOGS[cache_key].write(own_records)
         failed += [] if number is None else [{"itemIdentifier": number}]
     return {"batchItemFailures": failed}
 
 
 def load_objects(event: dict[str, Any], context: object = None) -> dict[str, Any]:
-    """Load each object that an S3 event says was created into the table of ``DDBIO_TABLE``.
+    """Load each object that an S3 event reports as created into the table ``DDBIO_TABLE``.
 
-    ``DDBIO_LOAD_OPTIONS`` holds options of a load as a JSON object. With ``state`` among them, an s3:// prefix, an
-    event that comes twice writes nothing twice: the load is named by bucket, key and version of the object.
+    ``DDBIO_LOAD_OPTIONS`` contains options of a load as a JSON object. If they include ``state``, an s3:// prefix, a
+    repeated event writes nothing twice: the load id contains bucket, key and version of the object.
 
     Raises
     ------
     OptionError
-        If the table or the options are missing or wrong.
+        If the table or the options are missing or invalid.
     DdbioError
-        If a load fails; Lambda then sends the event again.
+        If a load fails. Lambda then sends the event again.
     """
     from ddbio import load_files  # noqa: PLC0415 - a transformation starts without it
     from ddbio.storage.paths import escape_glob  # noqa: PLC0415 - the same
@@ -100,23 +103,25 @@ def load_objects(event: dict[str, Any], context: object = None) -> dict[str, Any
     reports = []
     for bucket, key, version in _created(event):
         job_id = "object_" + hashlib.sha256(f"{bucket}/{key} {version}".encode()).hexdigest()[:24]
-        # A key is no glob, whatever signs it has.
+        # A key is not a glob, regardless of its characters.
         report = load_files(f"s3://{bucket}/{escape_glob(key)}", table, job_id=job_id, **options)
         reports.append({"bucket": bucket, "key": key, "written": report.written, "rejected": report.rejected})
     return {"loads": reports}
 
 
 def _created(event: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Return bucket, key and version of each created object, of S3's own event or of one through EventBridge."""
+    """Return bucket, key and version of each created object, from an event of S3 or EventBridge."""
     if event.get("source") == "aws.s3":
         detail = event["detail"]
-        found = detail["object"]
+        object_details = detail["object"]
         # Keys of EventBridge are not encoded.
-        return [(detail["bucket"]["name"], found["key"], _version(found, "version-id"))]
-    created = [each for each in event.get("Records", []) if each.get("eventName", "").startswith("ObjectCreated:")]
+        return [(detail["bucket"]["name"], object_details["key"], _version(object_details, "version-id"))]
+    created = [
+        record for record in event.get("Records", []) if record.get("eventName", "").startswith("ObjectCreated:")
+    ]
     return [
-        (each["s3"]["bucket"]["name"], unquote_plus(each["s3"]["object"]["key"]), _version(each["s3"]["object"]))
-        for each in created
+        (record["s3"]["bucket"]["name"], unquote_plus(record["s3"]["object"]["key"]), _version(record["s3"]["object"]))
+        for record in created
     ]
 
 

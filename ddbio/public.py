@@ -1,4 +1,4 @@
-"""Make the public functions, and the classes of their keywords, from the table of verbs and the options classes."""
+"""Public functions and the classes of their keywords, generated from the table of verbs and the options classes."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _MORE = {
     "progress": ("Callable[[Progress], None] | None", None),
     "stop": ("threading.Event | None", None),
 }
-"""Types and defaults of the keyword parameters that are no options."""
+"""Types and defaults of keyword parameters that are not options."""
 
 _MEANINGS = {
     "check": "Is called with the URIs or local paths of the files before they are published; nothing is if it raises.",
     "conf": "Spark configuration, for a session that has to be started.",
     "dry_run": "Delete nothing, and report what would be deleted.",
     "from_file": (
-        "JSON that describes the table, which then need not exist: DescribeTable's answer with "
+        "JSON that describes the table, which then need not exist: the response of DescribeTable with "
         "``AverageItemSizeBytes``."
     ),
     "master": "Spark master, for a session that has to be started.",
@@ -58,7 +58,7 @@ _TYPES = {
     "timestamps": "Mapping[str, str] | str | None",
     "types": "Mapping[str, str] | str | None",
 }
-"""Types of options for which users give more than their fields hold."""
+"""Types of options that accept more than the types of their fields."""
 
 _GIVEN = {"ByteSize": "int | str", "AwareDatetime": "datetime | str", "datetime": "datetime | str"}
 ARGUMENTS = frozenset(
@@ -68,18 +68,18 @@ ARGUMENTS = frozenset(
 
 
 class Argument(NamedTuple):
-    """A leading parameter of a public function.
+    """Leading parameter of a public function.
 
     Attributes
     ----------
     name, field
-        Its name, and the option that it fills.
+        Its name, and the option that it sets.
     hint
-        Its type.
+        Its type annotation.
     data
-        The text of the option where data in memory is given; None if it is none.
+        Value of the option if the argument is data in memory; None if it never is.
     default
-        Its value where it is omitted; empty if it may not be.
+        Its default; empty if it is required.
     """
 
     name: str
@@ -121,43 +121,43 @@ def run_of(verb: Verb) -> Callable[..., Any]:
 
 
 def function_at(home: str) -> Callable[..., Any]:
-    """Return the function of a home such as ``ops.copy:copy``: its module below ``ddbio``, and its name."""
+    """Return the function of a path such as ``copy.copy:copy``: its module in ``ddbio``, and its name."""
     module, _, name = home.partition(":")
     return getattr(importlib.import_module(f"ddbio.{module}"), name)  # type: ignore[no-any-return]
 
 
 def public_function(name: str) -> Callable[..., Any]:
-    """Return the public function of a verb: it checks its options and runs.
+    """Return the public function of a verb, which checks its options and runs it.
 
-    Its signature names every option, and its docstring describes them.
+    Its signature contains every option, and its docstring describes them.
     """
     verb = VERBS[name]
     run, options = run_of(verb), getattr(options_package, verb.options)
     arguments, more = arguments_of(verb), verb.more.split()
-    known, own = {field.name for field in fields(options)}, inspect.signature(run).parameters
+    option_fields, own = {field.name for field in fields(options)}, inspect.signature(run).parameters
     leading = inspect.Signature(
         [*map(_leading, arguments), inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD)]
     )
 
-    def function(*args: Any, **given: Any) -> Any:
+    def function(*args: Any, **keywords: Any) -> Any:
         try:
-            bound = leading.bind(*args, **given)
+            bound = leading.bind(*args, **keywords)
         except TypeError as error:
             raise TypeError(f"{name}(): {error}") from None
         values = dict(bound.arguments.pop("options", {}))
-        passed = {each: values.pop(each) for each in more if each in values}
-        for each in arguments:
-            value = bound.arguments.get(each.name, each.default)
-            is_data = each.data is not None and not isinstance(value, str | os.PathLike)
-            if each.field in known and value is not None:
-                values[each.field] = each.data if is_data else value
-            if each.name in own:
-                passed[each.name] = value
+        passed = {parameter: values.pop(parameter) for parameter in more if parameter in values}
+        for argument in arguments:
+            value = bound.arguments.get(argument.name, argument.default)
+            is_data = argument.data is not None and not isinstance(value, str | os.PathLike)
+            if argument.field in option_fields and value is not None:
+                values[argument.field] = argument.data if is_data else value
+            if argument.name in own:
+                passed[argument.name] = value
         if "progress" in passed:
             passed["watch"] = _watch(passed.pop("progress"))
-        # Data may be a path, which is then no name of a table.
-        data = {each.name for each in arguments if each.data is not None}
-        plain = {each: value if each in data else _plain(value) for each, value in passed.items()}
+        # Data may be a path, which is not the name of a table.
+        data = {argument.name for argument in arguments if argument.data is not None}
+        plain = {parameter: value if parameter in data else _plain(value) for parameter, value in passed.items()}
         return run(options=parse_options(options, values), **plain)
 
     function.__name__ = function.__qualname__ = name
@@ -165,17 +165,17 @@ def public_function(name: str) -> Callable[..., Any]:
     function.__doc__ = "\n".join([docstring_of(verb), *_other_parameters(verb)])
     signature = public_signature(verb)
     function.__signature__ = signature  # type: ignore[attr-defined]
-    function.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
+    function.__annotations__ = {parameter.name: parameter.annotation for parameter in signature.parameters.values()}
     function.__annotations__["return"] = signature.return_annotation
     return function
 
 
 def _plain(value: Any) -> Any:
-    """Return a path as text, and paths in a list as well."""
+    """Return a path as text, also within a list."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if isinstance(value, list | tuple) and any(isinstance(each, os.PathLike) for each in value):
-        return [_plain(each) for each in value]
+    if isinstance(value, list | tuple) and any(isinstance(entry, os.PathLike) for entry in value):
+        return [_plain(entry) for entry in value]
     return value
 
 
@@ -204,14 +204,14 @@ def public_signature(verb: Verb) -> inspect.Signature:
             default=inspect.Parameter.empty if field.default is MISSING else field.default,
             annotation=hint,
         )
-        for field, hint in _keywords_of(options, {each.field for each in arguments_of(verb)})
+        for field, hint in _keywords_of(options, {argument.field for argument in arguments_of(verb)})
     ]
     returned = inspect.signature(run).return_annotation
     return inspect.Signature([*map(_leading, arguments_of(verb)), *more, *keywords], return_annotation=returned)
 
 
 def _keywords_of(options: type[Any], arguments: Collection[str]) -> Iterator[tuple[Field[Any], str]]:
-    """Yield the options that are no arguments, with the types of what users give for them."""
+    """Yield the options that are not arguments, with the types that users may pass."""
     hints = typing.get_type_hints(options)
     for field in fields(options):
         if field.name not in arguments:
@@ -219,7 +219,7 @@ def _keywords_of(options: type[Any], arguments: Collection[str]) -> Iterator[tup
 
 
 def keyword_type(name: str, hint: Any) -> str:
-    """Return the type, as text, of what users give for an option."""
+    """Return the type, as text, that users may pass for an option."""
     if name in _TYPES:
         return _TYPES[name]
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
@@ -236,13 +236,16 @@ def keyword_type(name: str, hint: Any) -> str:
 
 
 def docstring_of(verb: Verb) -> str:
-    """Return the docstring of the function that runs, with the parameters of the public one; options are left out."""
+    """Return the docstring of a public function: that of the function that runs, with the public parameters."""
     described = descriptions_of(getattr(options_package, verb.options))
     head, sections = _sections(inspect.cleandoc(run_of(verb).__doc__ or ""))
     own = _entries(sections.pop("Parameters", ""))
     lines = [head, "", "Parameters", "----------"]
-    for each in arguments_of(verb):
-        lines += [f"{each.name} : {each.hint}", own.get(each.name) or _indented(described.get(each.field, ""))]
+    for argument in arguments_of(verb):
+        lines += [
+            f"{argument.name} : {argument.hint}",
+            own.get(argument.name) or _indented(described.get(argument.field, "")),
+        ]
     for name in verb.more.split():
         lines += [f"{name} : {_MORE[name][0]}", own.get(name) or _indented(_MEANINGS[name])]
     keywords = f"{verb.options.removesuffix('Options')}Keywords"
@@ -257,21 +260,21 @@ def _other_parameters(verb: Verb) -> Iterator[str]:
     options = getattr(options_package, verb.options)
     described = descriptions_of(options)
     yield from ("", "Other Parameters", "----------------")
-    for field, hint in _keywords_of(options, {each.field for each in arguments_of(verb)}):
+    for field, hint in _keywords_of(options, {argument.field for argument in arguments_of(verb)}):
         yield f"{field.name} : {hint}"
         yield _indented(described[field.name])
 
 
 def _sections(text: str) -> tuple[str, dict[str, str]]:
-    """Return what a docstring says before its first section, and the text of each section."""
+    """Return the text of a docstring before its first section, and the text of each section."""
     head, *parts = re.split(r"^(\w[\w ]*)\n-{3,}\n", text, flags=re.MULTILINE)
     return head.strip(), {title: body.strip("\n") for title, body in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def _entries(text: str) -> dict[str, str]:
     """Return the descriptions of parameters, by name."""
-    found = re.findall(r"^(\S.*)\n((?:[ ].*\n?|\n)+)", text, flags=re.MULTILINE)
-    return {name: body.rstrip("\n") for names, body in found for name in names.split(", ")}
+    matches = re.findall(r"^(\S.*)\n((?:[ ].*\n?|\n)+)", text, flags=re.MULTILINE)
+    return {name: body.rstrip("\n") for names, body in matches for name in names.split(", ")}
 
 
 def _indented(text: str) -> str:
@@ -279,7 +282,7 @@ def _indented(text: str) -> str:
 
 
 def keyword_class(name: str) -> type[Any]:
-    """Return the class of the keywords of an options class: ``ScanKeywords`` of ``ScanOptions``."""
+    """Return the keywords class of an options class: ``ScanKeywords`` of ``ScanOptions``."""
     options = getattr(options_package, f"{name.removesuffix('Keywords')}Options")
     hints = {field.name: hint for field, hint in _keywords_of(options, ARGUMENTS)}
     made: Any = TypedDict(name, hints, total=False)  # type: ignore[misc]
@@ -289,10 +292,10 @@ def keyword_class(name: str) -> type[Any]:
 
 
 def register(spark: Any) -> None:
-    """Make the formats ``dynamodb``, ``ddbio`` and ``dynamodb-export`` known to a Spark session.
+    """Register the formats ``dynamodb``, ``ddbio`` and ``dynamodb-export`` in a Spark session.
 
-    May be called again. A name that PySpark has found by itself, or that another connector owns, stays as it is. On
-    Spark Connect, whose driver is elsewhere, each task gets a static portion of its read's budget.
+    It may be called again. Names that PySpark has discovered itself, or that another connector owns, stay unchanged. On
+    Spark Connect, whose driver is remote, each task gets a static portion of its read's budget.
 
     Parameters
     ----------
@@ -302,17 +305,17 @@ def register(spark: Any) -> None:
     Raises
     ------
     OptionError
-        This Spark has no Python data sources.
+        If this Spark has no Python data sources.
     ModuleNotFoundError
-        PySpark is not installed.
+        If PySpark is not installed.
     """
     importlib.import_module("ddbio.spark").register(spark)
 
 
 def last_report(spark: Any) -> WriteReport | None:
-    """Return what the last write of a DataFrame or a micro-batch into a table did, or None if there was none.
+    """Return the report of the last write of a DataFrame or a micro-batch into a table, or None without a write.
 
-    It is that of the last ``df.write.format("dynamodb")`` since ``register``; on Spark Connect there is none.
+    The report is that of the last ``df.write.format("dynamodb")`` since ``register``. On Spark Connect there is none.
 
     Parameters
     ----------
@@ -322,6 +325,6 @@ def last_report(spark: Any) -> WriteReport | None:
     Raises
     ------
     ModuleNotFoundError
-        PySpark is not installed.
+        If PySpark is not installed.
     """
     return importlib.import_module("ddbio.spark").last_report(spark)  # type: ignore[no-any-return]

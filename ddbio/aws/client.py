@@ -264,8 +264,8 @@ def check_credentials(credentials: Any) -> None:
     for part in ("access_key", "secret_key", "token"):
         if not _CREDENTIAL.fullmatch(getattr(credentials, part) or ""):
             raise AccessDeniedError(
-                f"the {_PARTS[part]} of the AWS credentials (from {credentials.method!r}) contains a blank, a line end or "
-                "another invalid character: store it without a line end, for example with printf instead of echo"
+                f"the {_PARTS[part]} of the AWS credentials (from {credentials.method!r}) contains a blank, a "
+                "line end or another invalid character: store it without, as printf writes it and echo does not"
             )
 
 

@@ -389,10 +389,7 @@ class Connection:
         return body
 
     def _up_to(self, size: int) -> bytes:
-        """Return ``size`` bytes, or all bytes up to the end.
-
-        Memory is allocated for received bytes, not for the declared size.
-        """
+        """Return at most ``size`` bytes. Memory is allocated for received bytes, not for the declared size."""
         pieces = list[bytes]()
         while size and (piece := self._reader.read(min(size, _PIECE_BYTES))):
             pieces.append(piece)
@@ -473,10 +470,7 @@ def connect(endpoint: Endpoint) -> socket.socket:
 
 
 def _connect_to_any(endpoint: Endpoint) -> socket.socket:
-    """Return a connection to the first address of a host that responds.
-
-    A dead address rarely costs more than a second.
-    """
+    """Return a connection to the first address of a host that responds. A dead address rarely costs over a second."""
     infos = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
     addresses = sorted({info[4]: info for info in infos}.values(), key=lambda info: _is_shunned(info[4]))
     full_timeout_seconds = endpoint.connect_timeout_seconds

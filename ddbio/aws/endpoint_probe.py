@@ -132,7 +132,7 @@ def _requested_url(client: Any, spec: ClientSpec) -> str:
 
 
 def _ahead_seconds(date: str, asked_at: float, began: float) -> float | None:
-    """Return how far the clock of a response's date is ahead, corrected by the duration of the request."""
+    """Return the seconds by which the clock of a response's date is ahead, corrected by the duration of the request."""
     took_seconds = time.monotonic() - began
     try:
         dated = parsedate_to_datetime(date).timestamp()

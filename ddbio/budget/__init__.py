@@ -1,7 +1,7 @@
-"""One budget of capacity units a second for a whole job, whichever process its requests come from.
+"""One budget of capacity units per second for a job, shared by all its processes.
 
-A request reserves its estimated units before it is sent, and is settled by the units that it consumed. Estimates and
-retries are the caller's.
+A request reserves its estimated units before it is sent, and is settled by its consumed units. Callers are responsible
+for estimates and retries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The budget in a worker process: the driver grants requests; without it the worker spends its own portion."""
+"""Budget in a worker process: the driver grants requests. Without the driver the worker spends its portion."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ddbio.budget.local import (
     HOLD_SECONDS,
-    LONGEST_WAIT_SECONDS,
+    MAX_WAIT_SECONDS,
     AttemptReplacedError,
     BudgetClosedError,
     Grant,
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from ddbio.budget.pacing import ThrottleScope
 
 FIRST_PAUSE_SECONDS = 5.0
-"""From a failed attempt to reach the driver to the next one."""
+"""Pause between two attempts to reach the driver."""
 
-_LONGEST_PAUSE_SECONDS, _GROWTH = 120.0, 2.0
+_MAX_PAUSE_SECONDS, _GROWTH = 120.0, 2.0
 
 _MAX_MESSAGE_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetAddress:
-    """Where a job's budget is served, and the key to it; the key is left out of ``repr``."""
+    """Address of a job's budget, and its key, which is omitted from ``repr``."""
 
     host: str
     port: int
@@ -46,16 +46,16 @@ class BudgetAddress:
 
 
 class MessageChannel:
-    """Sends and receives JSON messages, one a line, over a connected socket.
+    """Channel of JSON messages, one per line, over a connected socket.
 
-    The timeout is of a whole message: a peer that sends it byte by byte has no longer for it. Every failure is an
-    ``OSError`` (no peer, or a wrong one) or a ``ValueError`` (not JSON); close the channel then.
+    The timeout applies to an entire message, even if it arrives byte by byte. Every failure is an ``OSError`` (no peer,
+    or a wrong one) or a ``ValueError`` (not JSON). Close the channel after a failure.
     """
 
     def __init__(self, connection: socket.socket, timeout_seconds: float) -> None:
         self._socket = connection
         self._timeout_seconds: float | None = timeout_seconds
-        # Two short messages in a row would otherwise wait for a delayed acknowledgement.
+        # Otherwise the second of two consecutive short messages would wait for a delayed acknowledgement.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._received = b""
@@ -63,7 +63,7 @@ class MessageChannel:
     def send(self, message: object) -> None:
         """Send one message."""
         if self._timeout_seconds is not None:
-            # What is left of it after a message is that of the next one no more.
+            # The rest of the timeout does not apply to the next message.
             self._socket.settimeout(self._timeout_seconds)
         self._socket.sendall(json.dumps(message, allow_nan=False).encode() + b"\n")
 
@@ -86,12 +86,12 @@ class MessageChannel:
         return json.loads(line, parse_constant=_refuse_constant)
 
     def authenticate_worker(self, key: bytes) -> None:
-        """Make the worker prove that it knows the key, then prove the same to it.
+        """Verify that the worker knows the key, then prove the same to it.
 
         Raises
         ------
         ConnectionError
-            The peer does not know the key.
+            If the peer does not know the key.
         """
         challenge = secrets.token_hex()
         self.send(challenge)
@@ -101,12 +101,12 @@ class MessageChannel:
         self.send(_proof(key, "driver", str(counter_challenge)))
 
     def authenticate_to_driver(self, key: bytes) -> None:
-        """Prove to the driver that this worker knows the key, and make it prove the same.
+        """Prove to the driver that this worker knows the key, then verify the driver.
 
         Raises
         ------
         ConnectionError
-            The peer does not know the key.
+            If the peer does not know the key.
         """
         challenge = secrets.token_hex()
         self.send([_proof(key, "worker", str(self.receive())), challenge])
@@ -114,7 +114,7 @@ class MessageChannel:
             raise ConnectionError("the peer does not know the key")
 
     def disable_timeout(self) -> None:
-        """Wait without a timeout from now on."""
+        """Remove the timeout."""
         self._timeout_seconds = None
         self._socket.settimeout(None)
 
@@ -124,14 +124,14 @@ class MessageChannel:
 
 
 def connect_to_driver(address: BudgetAddress, connect_seconds: float, timeout_seconds: float) -> MessageChannel | None:
-    """Return a channel to the driver, or None if it is not reached, or does not know the key.
+    """Return a channel to the driver, or None if it is unreachable or does not know the key.
 
     Parameters
     ----------
     connect_seconds
-        How long to wait for the connection.
+        Timeout of the connection.
     timeout_seconds
-        How long to wait for each message then.
+        Timeout of each message.
     """
     channel = None
     try:
@@ -146,8 +146,8 @@ def connect_to_driver(address: BudgetAddress, connect_seconds: float, timeout_se
 
 
 def next_pause(pause_seconds: float) -> float:
-    """Return the pause after one that was in vain."""
-    return min(_LONGEST_PAUSE_SECONDS, pause_seconds * _GROWTH)
+    """Return the pause after a failed attempt."""
+    return min(_MAX_PAUSE_SECONDS, pause_seconds * _GROWTH)
 
 
 def _proof(key: bytes, role: str, challenge: str) -> str:
@@ -159,12 +159,12 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 _SHORT_TIMEOUT_SECONDS = 1.0
-_MOST_REMEMBERED = 64
+_MAX_REMEMBERED_ADDRESSES = 64
 _log = logging.getLogger("ddbio.budget")
 
 
 class _QueueState(NamedTuple):
-    """What the driver says of a reservation."""
+    """Driver's response about a reservation."""
 
     position: float
     wait_seconds: float
@@ -172,28 +172,28 @@ class _QueueState(NamedTuple):
     portion_per_second: float | None
 
 
-class _OutOfReach(NamedTuple):
-    """When a driver that this process has never reached is worth another wait, and how long a pause follows that."""
+class _UnreachableDriver(NamedTuple):
+    """Time of the next attempt to reach a driver that was never reached, and the following pause."""
 
     again_at: float
     pause_seconds: float
 
 
-# Each task has a client of its own, and only one of them should wait for a port that swallows everything.
-_out_of_reach: dict[BudgetAddress, _OutOfReach] = {}
+# Each task has a separate client, and only one of them should wait for a port that drops packets.
+_unreachable_drivers: dict[BudgetAddress, _UnreachableDriver] = {}
 
 
 class TaskAttempt(NamedTuple):
-    """One attempt of a task, of which only the latest may write.
+    """Attempt of a task. Only the latest attempt may write.
 
     Attributes
     ----------
     task
-        The task, by a name that no other task of the driver has.
+        Name of the task, unique in the driver.
     number
-        Later attempts have greater numbers.
+        Number of the attempt, greater for later ones.
     alone_seconds
-        How long it may go on without the driver, which it has reached before. One that never reached it goes on alone.
+        Maximum time without the driver after it was reached. An attempt that never reached it continues without limit.
     """
 
     task: str
@@ -202,22 +202,22 @@ class TaskAttempt(NamedTuple):
 
 
 class BudgetClient:
-    """Acquires from the driver's budget; each worker process has one, shared by its threads.
+    """Client of the driver's budget, one per worker process, shared by its threads.
 
     While the driver is unreachable, requests are granted from this worker's portion: the lower of its static portion
-    and the one that the driver last reported. What was consumed meanwhile is reported and counted when the driver is
+    and the one that the driver last reported. Consumption in that time is reported and counted when the driver is
     reachable again, but is not part of its 10 s windows.
 
     Parameters
     ----------
     address
-        Where the driver serves the budget.
+        Address of the driver's budget.
     fallback_units_per_second
         The static portion. None sets no bound until the driver has reported one.
     timeout_seconds
-        How long to wait for the driver's response.
+        Timeout of the driver's response.
     attempt
-        Which attempt of which task this is, if only the latest one may go on.
+        Attempt and task of this client, if only the latest attempt may continue.
     """
 
     def __init__(
@@ -239,9 +239,9 @@ class BudgetClient:
         self._unreported = RequestCounts()
         self._channel: MessageChannel | None = None
         self._connecting = Lock()
-        known = _out_of_reach.get(address)
-        self._has_tried = known is not None
-        self._reconnect_at = 0.0 if known is None else known.again_at
+        state = _unreachable_drivers.get(address)
+        self._has_tried = state is not None
+        self._reconnect_at = 0.0 if state is None else state.again_at
         self._pause_seconds = FIRST_PAUSE_SECONDS
         self._warned = False
         self._closed = Event()
@@ -260,7 +260,7 @@ class BudgetClient:
         return _ClientReservation(self, units)
 
     def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
-        """Correct a grant and count what it brought; see `Budget.settle`."""
+        """Correct a grant and count its results; see `Budget.settle`."""
         message = ("settle", grant.units, grant.at_seconds, consumed, items, wire_bytes)
         with self._lock:
             if grant.central and self._try(lambda channel: channel.send(message)):
@@ -272,7 +272,7 @@ class BudgetClient:
 
     def throttled(self, scope: ThrottleScope, detail: str) -> None:
         """Count a throttle and slow the job down; see `Budget.throttled`."""
-        # A longer text would not fit into a message.
+        # A longer text would exceed the size of a message.
         message = ("throttled", scope.value, detail[:300])
         with self._lock:
             if self._try(lambda channel: channel.send(message)):
@@ -282,62 +282,64 @@ class BudgetClient:
         alone.throttled(scope, detail)
 
     def require_latest(self) -> None:
-        """Raise unless this attempt may still be the latest of its task.
+        """Raise unless this attempt may be the latest of its task.
 
         Raises
         ------
         AttemptReplacedError
-            If another attempt has begun since, or may have.
+            If another attempt has started, or may have.
         """
         if self._attempt is not None and self._answered_at is not None:
-            self._ask("attempt", *self._attempt[:2])
+            self._request("attempt", *self._attempt[:2])
 
     def hold(self) -> None:
-        """Let this attempt send requests for the next moment, while any later one waits; ask the driver at times.
+        """Allow this attempt to send requests for a short time, while later ones wait. Sometimes ask the driver.
 
         Raises
         ------
         AttemptReplacedError
-            If another attempt has begun since, or may have.
+            If another attempt has started, or may have.
         """
         now = time.monotonic()
         if now < self._held_until:
             return
-        self._ask("hold")
+        self._request("hold")
         if self._channel is not None:
             self._held_until = now + HOLD_SECONDS
 
     def has_met_driver(self, *, tries_again: bool = False) -> bool:
-        """Return whether the driver has ever answered this client, which tries to reach it first.
+        """Return whether the driver has ever responded to this client, after trying to reach it.
 
         Parameters
         ----------
         tries_again
-            Whether to wait for it even if this process has just waited in vain.
+            Whether to wait for the driver again immediately after a failed wait of this process.
         """
         with self._connecting:
-            known = _out_of_reach.get(self._address)
-            is_due = tries_again or known is None or time.monotonic() >= known.again_at
+            state = _unreachable_drivers.get(self._address)
+            is_due = tries_again or state is None or time.monotonic() >= state.again_at
             if self._answered_at is None and self._channel is None and is_due:
                 self._connect(self._first_timeout_seconds)
         return self._answered_at is not None
 
     def close(self) -> RequestCounts:
-        """Leave the budget: end the waits of this process, and return when the driver has counted all reports.
+        """End the waits of this process, and return when the driver has counted all reports.
 
-        The job and its other workers go on.
+        The job and its other workers continue.
 
         Returns
         -------
         RequestCounts
-            What could not be reported to the driver.
+            Counts that could not be reported to the driver.
         """
         self._closed.set()
         with self._lock:
             is_lost = self._channel is None and self._unreported != RequestCounts()
-        is_worth_it = self._address not in _out_of_reach and self._pause_seconds <= next_pause(FIRST_PAUSE_SECONDS)
+        is_worth_it = self._address not in _unreachable_drivers and self._pause_seconds <= next_pause(
+            FIRST_PAUSE_SECONDS
+        )
         if is_lost and is_worth_it:
-            # It failed at most once: not every task should wait for a driver that does not respond at all.
+            # It failed at most once: not every task should wait for a driver that never responds.
             self._connect(self._timeout_seconds)
         with self._lock:
             self._has_left = True
@@ -352,8 +354,8 @@ class BudgetClient:
         if self._closed.is_set():
             raise BudgetClosedError
 
-    def _ask(self, verb: str, *values: float | str) -> _QueueState | None:
-        """Return the driver's response, or None if there is none."""
+    def _request(self, verb: str, *values: float | str) -> _QueueState | None:
+        """Return the driver's response, or None without a response."""
         responses: list[Any] = []
 
         def exchange(channel: MessageChannel) -> None:
@@ -371,7 +373,7 @@ class BudgetClient:
                 self._closed.set()
                 raise BudgetClosedError
             if response is False:
-                raise AttemptReplacedError("another attempt of this task has begun")
+                raise AttemptReplacedError("another attempt of this task has started")
             self._answered_at = time.monotonic()
             if response is True:
                 return None
@@ -380,17 +382,17 @@ class BudgetClient:
             return state
 
     def _require_contact(self) -> None:
-        """Raise if the driver, which has answered before, may have begun another attempt of this task since."""
+        """Raise if the driver, which has responded before, may have started another attempt of this task."""
         if self._attempt is None or self._answered_at is None:
             return
         alone_seconds = time.monotonic() - self._answered_at
         if alone_seconds > self._attempt.alone_seconds:
             raise AttemptReplacedError(
-                f"the driver was out of reach for {alone_seconds:.0f} s: another attempt of this task may have begun"
+                f"the driver was unreachable for {alone_seconds:.0f} s: another attempt of this task may have started"
             )
 
     def _ensure_connection(self) -> None:
-        """Connect if an attempt is due; requests wait for the first attempt only."""
+        """Connect if an attempt is due. Requests wait for the first attempt only."""
         if self._channel is not None:
             return
         if not self._has_tried:
@@ -405,7 +407,7 @@ class BudgetClient:
 
     @property
     def _first_timeout_seconds(self) -> float:
-        # Without a rate nothing has to be asked, and a closed port should delay nobody.
+        # Without a rate there is nothing to ask, and a closed port should delay no request.
         return self._timeout_seconds if self._static_portion else _SHORT_TIMEOUT_SECONDS
 
     def _connect_in_background(self) -> None:
@@ -415,18 +417,18 @@ class BudgetClient:
             self._connecting.release()
 
     def _connect(self, timeout_seconds: float) -> None:
-        """Try to reach the driver, without holding a lock that requests need."""
+        """Try to reach the driver, without a lock that requests need."""
         address = self._address
         channel = connect_to_driver(address, timeout_seconds, self._timeout_seconds)
         with self._lock:
             self._has_tried = True
             if channel is None:
-                _remember_out_of_reach(address)
-                self._lose()
+                _remember_unreachable(address)
+                self._disconnect()
                 return
-            _out_of_reach.pop(address, None)
+            _unreachable_drivers.pop(address, None)
             if self._has_left or self._channel is not None:
-                # Another attempt was faster, or the budget was left.
+                # Another attempt was faster, or the budget was closed.
                 channel.close()
                 return
             self._channel, self._pause_seconds = channel, FIRST_PAUSE_SECONDS
@@ -438,12 +440,12 @@ class BudgetClient:
 
     def _begin_attempt(self, channel: MessageChannel) -> None:
         channel.send(("attempt", *(self._attempt or ())[:2]))
-        # Whether it is the latest is asked before each request.
+        # Each request asks whether it is the latest.
         channel.receive()
         self._answered_at = time.monotonic()
 
     def _try(self, action: Callable[[MessageChannel], None]) -> bool:
-        """Use the connection; return False if there is none or it broke."""
+        """Use the connection. Return False if there is no connection or it failed."""
         if self._channel is None:
             return False
         try:
@@ -451,11 +453,11 @@ class BudgetClient:
         except (OSError, ValueError):
             self._channel.close()
             self._channel = None
-            self._lose()
+            self._disconnect()
             return False
         return True
 
-    def _lose(self) -> None:
+    def _disconnect(self) -> None:
         self._reconnect_at = time.monotonic() + self._pause_seconds
         self._pause_seconds = next_pause(self._pause_seconds)
         portion = min((s for s in (self._static_portion, self._driver_portion) if s is not None), default=None)
@@ -465,29 +467,29 @@ class BudgetClient:
             self._warned = True
             limit = "no limit" if portion is None else f"{portion:g} units/s"
             where = f"{self._address.host}:{self._address.port}"
-            _log.warning("the budget at %s is out of reach: this worker goes on alone with %s", where, limit)
+            _log.warning("the budget at %s is unreachable: this worker continues alone with %s", where, limit)
 
 
 class _ClientReservation:
-    """A position in the driver's queue, or in this worker's own while the driver is unreachable."""
+    """Position in the driver's queue, or in this worker's queue while the driver is unreachable."""
 
     def __init__(self, client: BudgetClient, units: float) -> None:
         self._client, self._units = client, units
         self._alone: Reservation | None = None
-        self._state = client._ask("reserve", units)  # noqa: SLF001 - its own
+        self._state = client._request("reserve", units)  # noqa: SLF001 - same module
         self._is_fresh = True
         self._at_seconds = 0.0
 
     def wait_seconds(self) -> float:
         if self._state is not None and not self._is_fresh:
-            self._state = self._client._ask("check", self._state.position)  # noqa: SLF001 - its own
+            self._state = self._client._request("check", self._state.position)  # noqa: SLF001 - same module
         self._is_fresh = False
         if self._state is not None:
             self._at_seconds = self._state.at_seconds
-            return min(self._state.wait_seconds, LONGEST_WAIT_SECONDS)
-        self._client._require_open()  # noqa: SLF001 - its own
+            return min(self._state.wait_seconds, MAX_WAIT_SECONDS)
+        self._client._require_open()  # noqa: SLF001 - same module
         if self._alone is None:
-            self._alone = self._client._alone.reserve(self._units)  # noqa: SLF001 - its own
+            self._alone = self._client._alone.reserve(self._units)  # noqa: SLF001 - same module
         return self._alone.wait_seconds()
 
     def grant(self) -> Grant:
@@ -496,14 +498,14 @@ class _ClientReservation:
         return Grant(self._units, self._at_seconds)
 
 
-def _remember_out_of_reach(address: BudgetAddress) -> None:
-    """Let no other client of this process wait for this driver for a while, which grows."""
-    known = _out_of_reach.pop(address, None)
-    pause_seconds = FIRST_PAUSE_SECONDS if known is None else known.pause_seconds
-    while len(_out_of_reach) >= _MOST_REMEMBERED:
-        # The address of a job that has ended: that of a running one is remembered anew.
-        del _out_of_reach[next(iter(_out_of_reach))]
-    _out_of_reach[address] = _OutOfReach(time.monotonic() + pause_seconds, next_pause(pause_seconds))
+def _remember_unreachable(address: BudgetAddress) -> None:
+    """Prevent other clients of this process from waiting for this driver, for a growing time."""
+    state = _unreachable_drivers.pop(address, None)
+    pause_seconds = FIRST_PAUSE_SECONDS if state is None else state.pause_seconds
+    while len(_unreachable_drivers) >= _MAX_REMEMBERED_ADDRESSES:
+        # Remove the address of an ended job: that of a running job is added again.
+        del _unreachable_drivers[next(iter(_unreachable_drivers))]
+    _unreachable_drivers[address] = _UnreachableDriver(time.monotonic() + pause_seconds, next_pause(pause_seconds))
 
 
 def _flush(channel: MessageChannel) -> None:

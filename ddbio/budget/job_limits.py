@@ -1,4 +1,4 @@
-"""What a job may consume at most: checked by its plan before it begins, and by its budget while it runs."""
+"""Resource limits of a job: checked by its plan before it starts, and by its budget while it runs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from ddbio.options import LimitOptions, PriceOptions
 
 STOP_RATIO = 1.1
-"""A running job is stopped at this share of a limit: plans are estimates."""
+"""A running job is stopped at this ratio of a limit, because plans are estimates."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """The units and seconds at which a running job is stopped."""
+    """Units and seconds at which a running job is stopped."""
 
     units: float = math.inf
     seconds: float = math.inf
 
     def exceeded(self, units: float, seconds: float) -> str | None:
-        """Return what a job exceeds, as text, or None."""
+        """Return the exceeded limit as text, or None."""
         if units > self.units:
             return f"{units:,.0f} units are consumed, more than {self.units:,.0f}"
         if seconds > self.seconds:
@@ -33,26 +33,26 @@ class JobLimits:
         return None
 
     def require_time(self, seconds: float) -> None:
-        """Stop a job that has run for so long if that is too long.
+        """Raise if the run time of a job exceeds the limit.
 
         Raises
         ------
         LimitError
-            Naming the seconds and the limit.
+            With the seconds and the limit.
         """
         if exceeded := self.exceeded(0.0, seconds):
             raise LimitError(f"the job was stopped: {exceeded}")
 
 
 def check_estimate(options: PriceOptions, estimate: Estimate) -> None:
-    """Refuse a plan that is above a limit, of a job that is billed as a whole or does not count its units.
+    """Raise if a plan is above a limit, for a job that is billed as a whole or does not count its units.
 
     Raises
     ------
     LimitError
-        Naming the plan's figure, the limit and its option.
+        With the plan's figure, the limit and its option.
     """
-    from ddbio.options import LimitOptions, TimeLimitOptions  # noqa: PLC0415 - budgets, which workers load, need none
+    from ddbio.options import LimitOptions, TimeLimitOptions  # noqa: PLC0415 - workers load budgets, and need no options
 
     if isinstance(options, LimitOptions):
         _check(estimate.units, options.max_units, "max_units", "{:,.0f} capacity units")
@@ -62,12 +62,12 @@ def check_estimate(options: PriceOptions, estimate: Estimate) -> None:
 
 
 def check_actual(options: PriceOptions, actual: Figures) -> None:
-    """Stop a job, before it publishes its files, that costs more than a tenth above its limit.
+    """Raise, before a job publishes its files, if it costs more than 10 % above its limit.
 
     Raises
     ------
     LimitError
-        Naming what it costs and the limit.
+        With the cost and the limit.
     """
     if options.max_usd is not None and actual.usd is not None and actual.usd > STOP_RATIO * options.max_usd:
         raise LimitError(
@@ -76,10 +76,10 @@ def check_actual(options: PriceOptions, actual: Figures) -> None:
         )
 
 
-def _check(planned: float | None, most: float | None, name: str, form: str) -> None:
+def _check(planned: float | None, most: float | None, name: str, template: str) -> None:
     if planned is not None and most is not None and planned > most:
         raise LimitError(
-            f"the plan has {form.format(planned)}, more than {name} {most:g}: nothing was done; give a higher "
+            f"the plan has {template.format(planned)}, more than {name} {most:g}: nothing was done; give a higher "
             "limit, or read or write less"
         )
 
@@ -92,19 +92,19 @@ def check_limits(
     *,
     unit_usd: float | None = None,
 ) -> JobLimits:
-    """Refuse a plan that is above a limit; return when its run is stopped.
+    """Raise if a plan is above a limit. Return the limits at which its run is stopped.
 
     Parameters
     ----------
     units, seconds, cost
-        What is planned; None if that is unknown before the run.
+        Planned figures; None if unknown before the run.
     unit_usd
-        What a unit costs, for a run whose cost is unknown before.
+        Price of a unit, for a run whose cost is unknown before.
 
     Raises
     ------
     LimitError
-        Naming the plan's figure, the limit and its option.
+        With the plan's figure, the limit and its option.
     """
     usd = None if cost is None else cost.usd
     _check(units, options.max_units, "max_units", "{:,.0f} capacity units")

@@ -1,4 +1,4 @@
-"""The budget within one process: reservations, grants at the given rate, and counts of what was consumed."""
+"""Budget within one process: reservations, grants at a rate, and counts of consumption."""
 
 from __future__ import annotations
 
@@ -21,34 +21,35 @@ if TYPE_CHECKING:
 
     from ddbio.budget.pacing import Ramp
 
-# Settlements move the queue while requests wait in it, and a stopped job should end soon: ask again this often.
-LONGEST_WAIT_SECONDS = 0.25
-# So long may the latest attempt of a task send requests before it asks again; a later one waits meanwhile.
+# Settlements move the queue while requests wait in it, and a stopped job should end soon: poll at this interval.
+MAX_WAIT_SECONDS = 0.25
+# Time for which the latest attempt of a task may send requests before it asks again. A later attempt waits meanwhile.
 HOLD_SECONDS = 1.0
 
 
 class BudgetClosedError(Exception):
-    """Report that the job is being stopped: no further request may be sent."""
+    """The job is stopping: no further request may be sent."""
 
     def __init__(self, message: str = "the job is being stopped: its budget grants no further requests") -> None:
         super().__init__(message)
 
 
 class AttemptReplacedError(BudgetClosedError):
-    """Report that a later attempt of the same task runs, or may run: this one may send no further request."""
+    """A later attempt of the same task runs, or may run: this one may send no further request."""
 
 
 class Grant(NamedTuple):
-    """The permission to send one request; it is settled when the response is there.
+    """Permission to send a request. It is settled after the response.
 
     Attributes
     ----------
     units
-        What the request was charged.
+        Units charged for the request.
     at_seconds
-        When it was granted, in seconds since the budget's first request.
+        Time of the grant, in seconds since the budget's first request.
     central
-        Whether the job's budget granted it; False if a worker did, from its portion, while the driver was unreachable.
+        Whether the job's budget granted it. False if a worker granted it from its portion while the driver was
+        unreachable.
     """
 
     units: float
@@ -57,40 +58,41 @@ class Grant(NamedTuple):
 
 
 class Reservation(Protocol):
-    """A request's position in the budget's queue; an abandoned one costs its units once and delays nobody."""
+    """Position of a request in the budget's queue. An abandoned one costs its units once and delays no others."""
 
     def wait_seconds(self) -> float:
-        """Return how long to wait before calling this again, or 0 if the request may be sent.
+        """Return the seconds to wait before the next call, or 0 if the request may be sent.
 
         Raises
         ------
         BudgetClosedError
-            The job is being stopped.
+            If the job is stopping.
         """
 
     def grant(self) -> Grant:
-        """Return the permission, after ``wait_seconds`` was 0."""
+        """Return the grant, after ``wait_seconds`` was 0."""
 
 
 class Granted(Grant):
-    """A reservation that waits for nothing, where there is no rate: it is its own grant; see `Reservation`."""
+    """Immediate reservation without a rate, which is its own grant; see `Reservation`."""
 
     __slots__ = ()
 
     def wait_seconds(self) -> float:
-        """Return that there is no wait."""
+        """Return 0, because there is no wait."""
         return 0.0
 
     def grant(self) -> Grant:
-        """Return the permission."""
+        """Return the grant."""
         return self
 
 
 class Budget(Protocol):
-    """Bounds what a job's requests consume a second; every method may be called from any thread.
+    """Limit of a job's consumption per second. All methods are thread-safe.
 
-    A request is acquired, sent, and settled as soon as its response says what it consumed, before the response is
-    decoded. A request that consumed nothing (throttled, rejected, connection lost) is settled with 0 and acquired anew.
+    A request is acquired, sent, and settled as soon as its response reports the consumption, before the response is
+    decoded. A request that consumed nothing (throttled, rejected, connection lost) is settled with 0 and acquired
+    again.
     """
 
     def acquire(self, units: float) -> Grant:
@@ -99,28 +101,28 @@ class Budget(Protocol):
         Raises
         ------
         BudgetClosedError
-            The job is being stopped.
+            If the job is stopping.
         """
 
     def reserve(self, units: float) -> Reservation:
         """Reserve ``units`` without waiting; raises as ``acquire`` does."""
 
     def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
-        """Correct a grant by the units that the request consumed, and count what it brought; never waits."""
+        """Correct a grant by the consumed units of the request, and count its results. Never waits."""
 
     def throttled(self, scope: ThrottleScope, detail: str) -> None:
-        """Count a throttle and slow the job down as its scope demands; a hot key range slows only its own lane."""
+        """Count a throttle and reduce the rate according to its scope. A hot key range slows only its own lane."""
 
     def close(self) -> object:
-        """Stop granting and end all waits; later settlements are still counted."""
+        """Stop granting and end all waits. Later settlements are still counted."""
 
 
 _log = logging.getLogger("ddbio.budget")
 _progress_log = logging.getLogger("ddbio.progress")
 _PROGRESS_SECONDS = 60.0
 _ADVICE = {
-    ThrottleScope.ACCOUNT: "the account's throughput quota is met; lower the budget or ask AWS to raise the quota",
-    ThrottleScope.ON_DEMAND_MAX: "the table's on-demand maximum is met; the budget is clamped below it",
+    ThrottleScope.ACCOUNT: "the account's throughput quota is reached; lower the budget or ask AWS to raise the quota",
+    ThrottleScope.ON_DEMAND_MAX: "the table's on-demand maximum is reached; the budget is clamped below it",
 }
 SLOT_SECONDS = 0.1
 WINDOW_SLOTS = 100
@@ -129,7 +131,7 @@ RETAINED_SLOTS = 700
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a job has done with its budget so far.
+    """Usage of a job's budget so far.
 
     Attributes
     ----------
@@ -140,8 +142,8 @@ class Usage:
     elapsed_seconds
         From the first request until now, or until the budget was closed.
     peak_10s_ratio
-        The most units consumed within any 10 s, by the time at which their requests were granted, over 10 s of the
-        given rate. None without a rate and in the first 10 s.
+        Maximum units consumed within any 10 s, by the grant time of their requests, divided by 10 s of the rate. None
+        without a rate and in the first 10 s.
     """
 
     items: int
@@ -155,7 +157,7 @@ class Usage:
 
 @dataclass(slots=True)
 class RequestCounts:
-    """Sums over settled requests; not safe for threads."""
+    """Sums over settled requests. Not thread-safe."""
 
     items: int = 0
     wire_bytes: int = 0
@@ -175,7 +177,7 @@ class RequestCounts:
         self.throttles[scope] = self.throttles.get(scope, 0) + times
 
     def add(self, other: RequestCounts) -> None:
-        """Add the sums of others."""
+        """Add other sums."""
         self.items += other.items
         self.wire_bytes += other.wire_bytes
         self.consumed_units += other.consumed_units
@@ -185,7 +187,7 @@ class RequestCounts:
 
 
 class PeakWindow:
-    """The highest sliding 10 s sum, in bounded memory; not safe for threads.
+    """Maximum of the sliding 10 s sum, in bounded memory. Not thread-safe.
 
     Sums are retained in slots of 100 ms for the last 70 s; units of an earlier time are ignored.
     """
@@ -199,7 +201,7 @@ class PeakWindow:
         """Add units to the slot of a time."""
         offset = int(at_seconds / SLOT_SECONDS) - self._first_slot
         if offset >= len(self._slots) + RETAINED_SLOTS:
-            # After a pause longer than all that is retained, no earlier slot can be part of a later window.
+            # After a pause longer than the retained time, no earlier slot can be part of a later window.
             self._highest_past = self.highest()
             self._slots = deque([0.0] * RETAINED_SLOTS)
             self._first_slot += offset - RETAINED_SLOTS + 1
@@ -225,8 +227,8 @@ class PeakWindow:
         return highest
 
 
-class _Logged(NamedTuple):
-    """The last line of progress: when the next one is due, and what it was about."""
+class _ProgressLine(NamedTuple):
+    """Last progress line: the time of the next one, and the figures of the last one."""
 
     next_at: float
     at: float = 0.0
@@ -235,16 +237,16 @@ class _Logged(NamedTuple):
 
 
 class LocalBudget:
-    """Grants requests at the given rate and counts them: the one place where a job's units are counted.
+    """Budget that grants requests at a rate and counts them. A job's units are counted only here.
 
     Parameters
     ----------
     units_per_second
-        The rate. None grants at once, whatever is throttled, and still counts everything.
+        The rate. None grants immediately, even after throttles, and still counts everything.
     job
-        What the job is called in the log: its progress is logged each minute. None logs nothing.
+        Name of the job in the log, which gets a progress line each minute. None logs nothing.
     ramp
-        Bounds the rate further, beginning with the first request.
+        Additional limit of the rate, starting with the first request.
     clock
         Returns monotonic seconds.
     """
@@ -269,34 +271,34 @@ class LocalBudget:
         self._peak = PeakWindow()
         self._limits, self._is_bound = JobLimits(), False
         self.exceeded: str | None = None
-        """What of its limits the job exceeded, or None."""
+        """Exceeded limits of the job, or None."""
         self.is_followed = False
-        """Whether somebody looks at the counts of worker processes while the job runs."""
+        """Whether the counts of worker processes are used while the job runs."""
         self.job = job
-        self._logged = _Logged(_PROGRESS_SECONDS if job is not None else math.inf)
+        self._logged = _ProgressLine(_PROGRESS_SECONDS if job is not None else math.inf)
 
     @property
     def is_bounded(self) -> bool:
-        """Return whether requests may have to wait, or to be refused: there is a rate, or a limit of the job."""
+        """Return whether requests may wait or be refused: there is a rate, or a limit of the job."""
         return self.units_per_second is not None or self._is_bound
 
     @property
     def wants_counts(self) -> bool:
-        """Return whether anybody looks at the counts while the job runs, be it the log."""
+        """Return whether the counts are used while the job runs, at least by the log."""
         return self.is_followed or (self.job is not None and _progress_log.isEnabledFor(logging.INFO))
 
     @property
     def is_closed(self) -> bool:
-        """Return whether nothing is granted any more."""
+        """Return whether the budget grants no more requests."""
         return self._closed.is_set()
 
     def bound(self, limits: JobLimits) -> None:
-        """Stop the job when it exceeds its limits, from the next settlement on."""
+        """Stop the job when it exceeds its limits, starting with the next settlement."""
         self._limits, self._is_bound = limits, limits != JobLimits()
 
     @contextmanager
     def within_limits(self) -> Iterator[None]:
-        """Close the budget at the end; raise a LimitError instead of any other if the job exceeded its limits."""
+        """Close the budget at the end. Raise a LimitError instead of any other error if the job exceeded its limits."""
         try:
             yield
         except BaseException as error:
@@ -316,11 +318,11 @@ class LocalBudget:
     def reserve(self, units: float) -> LocalReservation | Granted:
         """Reserve units without waiting; see `Budget.reserve`."""
         if self._pacer is None:
-            # Each request passes here: what is looked at once more under the lock is nearly always as it should be.
+            # Fast path without the lock, for each request. The state is checked again under the lock.
             if self._started_at is None or self._stopped_at is not None:
                 with self._lock:
                     self._check(self._enqueue(units))
-            # When it was granted only a pacer wants to know. Most requests are of as many units as the one before.
+            # Only a pacer needs the time of a grant. Most requests have the same units as the previous one.
             granted = self._granted
             if granted.units != units:
                 granted = self._granted = Granted(units, 0.0)
@@ -336,32 +338,32 @@ class LocalBudget:
             return self._enqueue(units)
 
     def check(self, position: float) -> tuple[float, float]:
-        """Return how long the request at a position has to wait (0 grants it), and the seconds of the run.
+        """Return the wait of the request at a position (0 grants it), and the seconds of the run.
 
         Raises
         ------
         BudgetClosedError
-            The job is being stopped.
+            If the job is stopping.
         """
         with self._lock:
             return self._check(position)
 
     def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
-        """Correct a grant and count what it brought; see `Budget.settle`."""
+        """Correct a grant and count its results; see `Budget.settle`."""
         with self._lock:
             run_seconds = 0.0 if self._started_at is None else self._clock() - self._started_at
             self._counts.count_request(consumed, items, wire_bytes)
             if self._pacer is not None:
                 self._peak.record(grant.at_seconds, consumed)
                 self._pacer.settle(grant.units, consumed, run_seconds)
-            # Each request passes here, and nearly all have nothing to tell.
+            # Fast path: almost no request has a progress line.
             if not self._is_bound and run_seconds < self._logged.next_at:
                 return
-            progress = self._counted(run_seconds)
-        self._tell(progress)
+            progress = self._check_limits(run_seconds)
+        self._log_progress(progress)
 
     def throttled(self, scope: ThrottleScope, detail: str) -> None:
-        """Count a throttle and slow down as its scope demands; see `Budget.throttled`."""
+        """Count a throttle and reduce the rate according to its scope; see `Budget.throttled`."""
         with self._lock:
             first = scope not in self._counts.throttles
             self._counts.count_throttle(scope.value)
@@ -371,12 +373,12 @@ class LocalBudget:
             _log.warning("throttled (%s): %s", detail, _ADVICE[scope])
 
     def add(self, counts: RequestCounts, run_seconds: float = 0.0) -> None:
-        """Count what a worker did that has not asked this budget before.
+        """Count the requests of a worker that did not ask this budget before.
 
         Parameters
         ----------
         run_seconds
-            How long ago its first request was.
+            Seconds since its first request.
         """
         new = [scope for scope in _ADVICE if counts.throttles.get(scope.value)]
         with self._lock:
@@ -385,13 +387,13 @@ class LocalBudget:
                 self._started_at = began_at if self._started_at is None else min(self._started_at, began_at)
             new = [scope for scope in new if scope.value not in self._counts.throttles]
             self._counts.add(counts)
-            progress = self._counted(self._run_seconds())
+            progress = self._check_limits(self._run_seconds())
         for scope in new:
             _log.warning("throttled (%s): %s", scope.value, _ADVICE[scope])
-        self._tell(progress)
+        self._log_progress(progress)
 
     def usage(self) -> Usage:
-        """Return the counts so far; cheap enough for a progress bar."""
+        """Return the counts so far. Cheap enough for a progress bar."""
         with self._lock:
             elapsed_seconds = self._run_seconds() if self._stopped_at is None else self._stopped_at
             peak = None
@@ -415,27 +417,27 @@ class LocalBudget:
                 self._stopped_at = self._run_seconds()
         self._closed.set()
 
-    def _counted(self, run_seconds: float) -> str | None:
-        """Look at the limits after the counts have changed; return the line of progress if one is due."""
+    def _check_limits(self, run_seconds: float) -> str | None:
+        """Check the limits after a change of the counts. Return the progress line if one is due."""
         if self._is_bound and self.exceeded is None:
             self.exceeded = self._limits.exceeded(self._counts.consumed_units, run_seconds)
         return self._progress(run_seconds) if run_seconds >= self._logged.next_at else None
 
-    def _tell(self, progress: str | None) -> None:
+    def _log_progress(self, progress: str | None) -> None:
         if self.exceeded is not None:
             self.close()
         if progress is not None:
             _progress_log.info(progress)
 
     def _progress(self, run_seconds: float) -> str:
-        """Return the line that tells how far the job is, and what it did since the line before."""
+        """Return the progress line: the totals, and the rates since the last line."""
         items, units, last = self._counts.items, self._counts.consumed_units, self._logged
         seconds = run_seconds - last.at
         rates = [f"{(items - last.items) / seconds:,.0f} items/s"]
         if units:
             limit = "" if self.units_per_second is None else f" of {self.units_per_second:,g}"
             rates.append(f"{(units - last.units) / seconds:,.1f}{limit} units/s")
-        self._logged = _Logged(run_seconds + _PROGRESS_SECONDS, run_seconds, items, units)
+        self._logged = _ProgressLine(run_seconds + _PROGRESS_SECONDS, run_seconds, items, units)
         return f"{self.job}: {items:,} items in {run_seconds:,.0f} s; {' and '.join(rates)} lately"
 
     def _enqueue(self, units: float) -> float:
@@ -454,7 +456,7 @@ class LocalBudget:
 
 
 class LocalReservation:
-    """A position in a local budget's queue; see `Reservation`."""
+    """Position in a local budget's queue; see `Reservation`."""
 
     __slots__ = ("_at_seconds", "_budget", "_is_fresh", "_position", "_units", "_wait_seconds")
 
@@ -465,12 +467,12 @@ class LocalReservation:
         self._wait_seconds, self._at_seconds, self._is_fresh = wait_seconds, at_seconds, True
 
     def wait_seconds(self) -> float:
-        """Return how long to wait before calling this again, or 0 if the request may be sent."""
+        """Return the seconds to wait before the next call, or 0 if the request may be sent."""
         if not self._is_fresh:
             self._wait_seconds, self._at_seconds = self._budget.check(self._position)
         self._is_fresh = False
-        return min(self._wait_seconds, LONGEST_WAIT_SECONDS)
+        return min(self._wait_seconds, MAX_WAIT_SECONDS)
 
     def grant(self) -> Grant:
-        """Return the permission."""
+        """Return the grant."""
         return Grant(self._units, self._at_seconds)

@@ -1,7 +1,7 @@
-"""Pace requests to a rate of capacity units, and slow down when the service throttles them.
+"""Pacing of requests to a rate of capacity units, reduced when the service throttles them.
 
-Nothing here sleeps, reads a clock or draws a random number: ``now`` (seconds of any monotonic clock) and the random
-fraction are arguments, so that a test can simulate a whole job.
+This module neither sleeps nor reads a clock nor draws random numbers: ``now`` (seconds of any monotonic clock) and the
+random fraction are arguments, so that a test can simulate an entire job.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ from ddbio.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# A window of 10 s then holds at most 99 % + 0.75 % saved up + 0.5 % for one page (up to 1/20 s of budget), which leaves
-# 1.75 % for bunching below 102 %. A bucket of 0.05 s would cost a single lane 3 % of its rate; 0.1 s gains nothing.
+# A window of 10 s then contains at most 99 % + 0.75 % saved up + 0.5 % for one page (up to 1/20 s of budget), which
+# leaves 1.75 % for bunching below 102 %. A bucket of 0.05 s would cost a single lane 3 % of its rate; 0.1 s gains
+# nothing.
 PACE_RATIO = 0.99
 CAPACITY_SECONDS = 0.075
-# Less would charge for ordinary variation of latencies and miss 97 % in a minute; more exceeds 102 % after a stall.
+# A lower value would charge for the usual variation of latencies and miss 97 % in a minute. A higher value exceeds 102
+# % after a stall.
 BUNCHING_SECONDS = 0.18
 
 DEFAULT_RATIO = 0.5
-"""The share of a provisioned table's capacity that a job uses unless told; the rest is for the application."""
+"""Default ratio of a provisioned table's capacity that a job uses. The other half is for the application."""
 
 CUT_RATIO = 0.7
 RECOVERY_RATIO_PER_SECOND = 0.05
 CLAMP_RATIO = 0.95
-# The throttles of all lanes within one second have one cause: the rate is cut once for them.
+# Throttles of all lanes within one second have the same cause: the rate is cut once for them.
 EVENT_SECONDS = 1.0
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput.html
@@ -41,7 +43,7 @@ DEFAULT_QUOTA_WCU = 40_000.0
 
 
 class ThrottleScope(StrEnum):
-    """Name the limit that a throttled request exceeded, which decides who has to slow down."""
+    """Limit that a throttled request exceeded. It determines which requests slow down."""
 
     KEY_RANGE = "key_range"
     TABLE = "table"
@@ -50,7 +52,7 @@ class ThrottleScope(StrEnum):
 
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_ThrottlingReason.html
-# Widest first: it decides when a response gives several reasons.
+# In order from wide to narrow, because the widest of several reasons in a response counts.
 _LIMITS = {
     "AccountLimitExceeded": ThrottleScope.ACCOUNT,
     "MaxOnDemandThroughputExceeded": ThrottleScope.ON_DEMAND_MAX,
@@ -60,39 +62,39 @@ _LIMITS = {
 
 
 def parse_throttle_reason(reasons: Iterable[str], code: str) -> ThrottleScope:
-    """Return the widest scope among a response's throttling reasons, else the one that its error code implies.
+    """Return the widest scope among a response's throttling reasons, otherwise the scope of its error code.
 
     Parameters
     ----------
     reasons
         Values of ``ThrottlingReasons[].reason``; unknown ones are ignored.
     code
-        The error code, which decides if no reason is known.
+        The error code, which is used if no reason is known.
     """
-    given = tuple(reasons)
+    values = tuple(reasons)
     for limit, scope in _LIMITS.items():
-        if any(reason.endswith(limit) for reason in given):
+        if any(reason.endswith(limit) for reason in values):
             return scope
     # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html
     return ThrottleScope.ACCOUNT if code == "RequestLimitExceeded" else ThrottleScope.TABLE
 
 
 class TokenBucket:
-    """Grant units at a steady rate, in the order of reservations.
+    """Token bucket that grants units at a steady rate, in the order of reservations.
 
-    A request reserves a position in a queue, measured in units, and asks how long until all units up to that position
-    are paid for. The bucket starts empty, every grant is paid for in full before it is due, and an idle bucket saves up
-    at most ``capacity_seconds`` of the rate. In any closed interval of length T the grants that fall due add up to at
-    most ``rate * (T + capacity_seconds)``, plus the largest single grant (which is due at one instant), plus the units
-    that settlements in the interval gave back. Units that settlements charge delay all later positions. A reservation
-    that is never used costs its units once and does not block others.
+    A request reserves a position in a queue, measured in units, and asks for the time until all units up to that
+    position are paid for. The bucket starts empty, every grant is paid for in full before it is due, and an idle bucket
+    saves up at most ``capacity_seconds`` of the rate. In any closed interval of length T the grants that fall due add
+    up to at most ``rate * (T + capacity_seconds)``, plus the largest single grant (which is due at one instant), plus
+    the units that settlements in the interval returned. Units that settlements charge delay all later positions. An
+    unused reservation costs its units once and does not block others.
 
     Parameters
     ----------
     rate_per_second
         Units granted per second.
     capacity_seconds
-        The most that an idle bucket saves up, in seconds of the rate.
+        Maximum savings of an idle bucket, in seconds of the rate.
     """
 
     def __init__(self, rate_per_second: float, capacity_seconds: float = CAPACITY_SECONDS) -> None:
@@ -104,7 +106,7 @@ class TokenBucket:
 
     @property
     def rate_per_second(self) -> float:
-        """Return the rate at which units are granted."""
+        """Return the rate of grants."""
         return self._rate_per_second
 
     def reserve(self, units: float, now: float) -> float:
@@ -114,7 +116,7 @@ class TokenBucket:
         return self._reserved
 
     def wait_seconds(self, position: float, now: float) -> float:
-        """Return the seconds until a position is due, 0 if it is; settlements may move it, so ask again."""
+        """Return the seconds until a position is due, 0 if it is. Settlements may move it, so ask again."""
         self._pay(now)
         return max(0.0, (position - self._paid) / self._rate_per_second)
 
@@ -124,7 +126,7 @@ class TokenBucket:
         self._paid -= delta_units
 
     def set_rate(self, rate_per_second: float, now: float) -> None:
-        """Grant at another rate from ``now`` on, also for earlier reservations."""
+        """Change the rate at ``now``, also for earlier reservations."""
         self._pay(now)
         self._rate_per_second = rate_per_second
 
@@ -137,7 +139,7 @@ class TokenBucket:
 
 @dataclass(frozen=True, slots=True)
 class ThrottleResponse:
-    """Hold the rate after throttling: cut at once, recovered slowly.
+    """Rate after throttling: cut immediately, recovered slowly.
 
     Throttling of a table or an account cuts the rate to 70 %; it grows back by 5 % of the requested rate per second.
     Throttling at the on-demand maximum also lowers the upper limit, permanently, to just below the rate that reached
@@ -155,13 +157,13 @@ class ThrottleResponse:
         return cls(rate_per_second, rate_per_second * RECOVERY_RATIO_PER_SECOND)
 
     def rate_per_second(self, now: float) -> float:
-        """Return the rate to keep at ``now``."""
+        """Return the allowed rate at ``now``."""
         if self.cut_at is None:
             return self.ceiling_per_second
         return min(self.ceiling_per_second, self.cut_per_second + self.growth_per_second * (now - self.cut_at))
 
     def after(self, scope: ThrottleScope, now: float) -> ThrottleResponse:
-        """Return the response to another throttled request; a hot key range slows only its own lane, not this rate."""
+        """Return the response to another throttled request. A hot key range slows only its lane, not this rate."""
         if scope is ThrottleScope.KEY_RANGE or (self.cut_at is not None and now - self.cut_at < EVENT_SECONDS):
             return self
         rate = self.rate_per_second(now)
@@ -171,16 +173,16 @@ class ThrottleResponse:
 
 @dataclass(frozen=True, slots=True)
 class Ramp:
-    """Raise a rate as fast as an on-demand table scales: it doubles every half hour, smoothly."""
+    """Rate that increases as fast as an on-demand table scales: it doubles every 30 min, smoothly."""
 
     start_per_second: float
 
     def rate_per_second(self, now: float) -> float:
-        """Return the highest rate ``now`` seconds after the first request."""
+        """Return the maximum rate ``now`` seconds after the first request."""
         return self.start_per_second * 2 ** min(now / DOUBLING_SECONDS, 64.0)
 
     def seconds(self, units: float, most_per_second: float) -> float:
-        """Return how long units take at the highest rate, which grows to ``most_per_second``."""
+        """Return the seconds for a number of units at the maximum rate, which grows to ``most_per_second``."""
         start, time_constant = self.start_per_second, DOUBLING_SECONDS / math.log(2)
         until_most = max(0.0, most_per_second - start) * time_constant
         if units <= until_most:
@@ -190,25 +192,25 @@ class Ramp:
 
 
 class Pacer:
-    """Keep the units that a job consumes within its budget, as the service sees it.
+    """Pacer that keeps a job's consumption within its budget, as the service measures it.
 
-    One bucket schedules the requests. A stall (a busy machine, a slow network or service) makes scheduled requests
-    reach the service in a bunch, which that bucket cannot see; but their responses come back bunched too. So a second
-    bucket watches the responses. If they run ahead of the rate by more than ``BUNCHING_SECONDS``, the excess is charged
-    to the first bucket: time lost in a stall is not made up for by a burst. Pages of varying cost above a tenth of a
-    second of budget look bunched too: they get up to a tenth less than the budget, never more.
+    One bucket schedules the requests. After a stall (a busy machine, a slow network or service) scheduled requests
+    reach the service in a bunch, which that bucket cannot detect; but their responses are bunched too. So a second
+    bucket observes the responses. If they run ahead of the rate by more than ``BUNCHING_SECONDS``, the excess is
+    charged to the first bucket: a burst does not compensate for time lost in a stall. Pages of varying cost above a
+    tenth of a second of budget also appear bunched: they get up to 10 % less than the budget, never more.
 
     Parameters
     ----------
     asked_per_second
         The budget, in units per second.
     ramp
-        A further limit of the rate, for a table that needs time to scale.
+        Additional limit of the rate, for a table that needs time to scale.
 
     Raises
     ------
     OptionError
-        The budget is not a positive, finite number.
+        If the budget is not a positive, finite number.
     """
 
     def __init__(self, asked_per_second: float, ramp: Ramp | None = None) -> None:
@@ -225,12 +227,12 @@ class Pacer:
         return self._sending.reserve(units, now)
 
     def wait_seconds(self, position: float, now: float) -> float:
-        """Return the seconds until the request at a position may be sent, 0 if it may; ask again after waiting."""
+        """Return the seconds until the request at a position may be sent, 0 if it may. Ask again after waiting."""
         self._follow(now)
         return self._sending.wait_seconds(position, now)
 
     def settle(self, charged: float, consumed: float, now: float) -> None:
-        """Replace the reserved units of a request, after its response, by the units that it consumed."""
+        """Replace the reserved units of a request, after its response, by its consumed units."""
         self._follow(now)
         position = self._returning.reserve(charged, now)
         early = self._returning.wait_seconds(position, now) * self._returning.rate_per_second - charged
@@ -240,7 +242,7 @@ class Pacer:
         self._sending.settle(consumed - charged, now)
 
     def throttled(self, scope: ThrottleScope, now: float) -> None:
-        """Slow down as the throttle's scope demands."""
+        """Reduce the rate according to the throttle's scope."""
         self._response = self._response.after(scope, now)
         self._follow(now)
 

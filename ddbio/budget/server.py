@@ -1,4 +1,4 @@
-"""Serve a job's budget to its worker processes over TCP; peers that do not know the job's key are disconnected."""
+"""TCP server of a job's budget for its worker processes. Peers that do not know the job's key are disconnected."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ if TYPE_CHECKING:
 _HANDSHAKE_SECONDS = 10.0
 _NO_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _PAUSE_SECONDS = 0.02
-# A server may outlive many jobs; the tasks that were silent longest are forgotten.
+# A server may serve many jobs: the tasks without messages for the longest time are removed.
 _MAX_TASKS = 100_000
 _log = logging.getLogger("ddbio.budget")
 
 
 class BudgetServer:
-    """Serves a budget while the context is open, with one daemon thread for each worker.
+    """Server of a budget while the context is open, with one daemon thread per worker.
 
-    A peer has 10 seconds to prove that it knows the job's key. At most 128 connections may be without that proof: the
+    A peer has 10 seconds to prove that it knows the job's key. At most 128 connections may be unauthenticated: the
     oldest is closed for the next one, but not in its first 0.1 s. While this process has no file descriptors left, it
     accepts no connection.
 
     To stop a job, close the budget first: workers learn it from this server. A worker that can no longer reach the
-    server goes on with its static portion. Of the attempts of a task that say so, only the latest is granted requests.
+    server continues with its static portion. If attempts of a task register, only the latest one is granted requests.
 
     Parameters
     ----------
     budget
         The job's budget.
     host
-        The address by which workers reach the driver.
+        The address at which workers reach the driver.
     bind
-        The address to listen at, if it is another: behind NAT, or in a container. Default is ``host``.
+        The address to listen at, if different: with NAT, or in a container. The default is ``host``.
     ports
-        Ports to try, for a network that opens only some; default is any free port.
+        Ports to try, for a network that opens only some. The default is any free port.
 
     Raises
     ------
     OptionError
-        If it cannot listen there.
+        If it cannot listen at that address.
     """
 
     address: BudgetAddress
@@ -78,7 +78,7 @@ class BudgetServer:
         return self
 
     def has_met(self, task: str) -> bool:
-        """Return whether any attempt of a task has said here which it is."""
+        """Return whether any attempt of a task has registered."""
         return self._listener.has_met(task)
 
     def _listen(self, key: bytes) -> _Listener:
@@ -97,7 +97,7 @@ class BudgetServer:
     def __exit__(self, *_: object) -> None:
         self._listener.shutdown()
         self._listener.server_close()
-        self._listener.hang_up()
+        self._listener.disconnect_workers()
 
 
 class _Listener(socketserver.ThreadingTCPServer):
@@ -105,8 +105,8 @@ class _Listener(socketserver.ThreadingTCPServer):
     request_queue_size = 256
     server_address: tuple[str, int]
     # Connections that have not proved that they know the key. A worker does within milliseconds.
-    most_strangers = 128
-    # Many workers may begin at once: none of them is taken for a stranger before.
+    max_unauthenticated = 128
+    # Many workers may start at the same time: none of them is dropped earlier.
     grace_seconds = 0.1
 
     def __init__(self, host: str, port: int, budget: LocalBudget, key: bytes) -> None:
@@ -114,8 +114,8 @@ class _Listener(socketserver.ThreadingTCPServer):
         self.key = key
         self._lock = Lock()
         self._connections: set[socket.socket] = set()
-        # When each came, in that order.
-        self._strangers: dict[socket.socket, float] = {}
+        # Time of each connection, in ascending order.
+        self._unauthenticated: dict[socket.socket, float] = {}
         self._workers = 0
         self._latest: dict[str, int] = {}
         self._holds: dict[str, tuple[int, float]] = {}
@@ -126,13 +126,13 @@ class _Listener(socketserver.ThreadingTCPServer):
             return task in self._latest
 
     def is_latest(self, task: str, attempt: int) -> bool:
-        """Return whether no later attempt of a task has begun, and note this one."""
+        """Return whether no later attempt of a task has started, and record this one."""
         with self._lock:
             self._latest[task] = max(attempt, self._latest.get(task, attempt))
             return self._latest[task] == attempt
 
     def hold(self, task: str, attempt: int) -> bool:
-        """Return whether this is the latest attempt of a task, when no earlier one may send requests any more."""
+        """Return whether this is the latest attempt of a task, after earlier ones may send no more requests."""
         while self.is_latest(task, attempt):
             with self._lock:
                 holder, until = self._holds.get(task, (attempt, 0.0))
@@ -148,7 +148,7 @@ class _Listener(socketserver.ThreadingTCPServer):
         return False
 
     def portion_per_second(self) -> float | None:
-        """Return what each worker may spend on its own if the driver becomes unreachable now."""
+        """Return each worker's portion if the driver becomes unreachable now."""
         asked = self.budget.units_per_second
         return None if asked is None else asked / max(1, self._workers)
 
@@ -156,7 +156,7 @@ class _Listener(socketserver.ThreadingTCPServer):
         with self._lock:
             self._workers += change
 
-    def hang_up(self) -> None:
+    def disconnect_workers(self) -> None:
         with self._lock:
             for connection in self._connections:
                 with suppress(OSError):
@@ -167,31 +167,33 @@ class _Listener(socketserver.ThreadingTCPServer):
             return super().get_request()
         except OSError as error:
             if error.errno in _NO_DESCRIPTORS:
-                # The connection is still waiting, so the selector would return at once.
-                self._drop_stranger()
+                # The connection is still waiting, so the selector would return immediately.
+                self._drop_unauthenticated()
                 time.sleep(_PAUSE_SECONDS)
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        while len(self._strangers) >= self.most_strangers and not self._drop_stranger(self.grace_seconds):
+        while len(self._unauthenticated) >= self.max_unauthenticated and not self._drop_unauthenticated(
+            self.grace_seconds
+        ):
             time.sleep(_PAUSE_SECONDS)
         with self._lock:
             self._connections.add(request)
-            self._strangers[request] = time.monotonic()
+            self._unauthenticated[request] = time.monotonic()
         super().process_request(request, client_address)
 
-    def note_worker(self, request: socket.socket) -> None:
-        """Note that the peer of a connection has proved that it knows the key."""
+    def mark_authenticated(self, request: socket.socket) -> None:
+        """Record that the peer of a connection has proved that it knows the key."""
         with self._lock:
-            self._strangers.pop(request, None)
+            self._unauthenticated.pop(request, None)
 
-    def _drop_stranger(self, grace_seconds: float = 0.0) -> bool:
-        """Hang up on the oldest peer that has shown no key, if it had its grace; its thread closes the connection."""
+    def _drop_unauthenticated(self, grace_seconds: float = 0.0) -> bool:
+        """Disconnect the oldest unauthenticated peer after its grace period. Its thread closes the connection."""
         with self._lock:
-            oldest, began = next(iter(self._strangers.items()), (None, 0.0))
+            oldest, began = next(iter(self._unauthenticated.items()), (None, 0.0))
             if oldest is None or time.monotonic() - began < grace_seconds:
                 return False
-            del self._strangers[oldest]
+            del self._unauthenticated[oldest]
             with suppress(OSError):
                 oldest.shutdown(socket.SHUT_RDWR)
             return True
@@ -199,7 +201,7 @@ class _Listener(socketserver.ThreadingTCPServer):
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
             self._connections.discard(request)
-            self._strangers.pop(request, None)
+            self._unauthenticated.pop(request, None)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - socketserver's signature
@@ -208,7 +210,7 @@ class _Listener(socketserver.ThreadingTCPServer):
 
 class _Worker(socketserver.BaseRequestHandler):
     server: _Listener
-    # Of which task, and which attempt of it.
+    # Task and number of the attempt.
     _attempt: tuple[str, int] | None = None
 
     def handle(self) -> None:
@@ -216,7 +218,7 @@ class _Worker(socketserver.BaseRequestHandler):
         try:
             channel.authenticate_worker(self.server.key)
             channel.disable_timeout()
-            self.server.note_worker(self.request)
+            self.server.mark_authenticated(self.request)
             self.server.count_worker(1)
             try:
                 while True:
@@ -251,7 +253,7 @@ class _Worker(socketserver.BaseRequestHandler):
                 self._note(verb, *values)
 
     def _note(self, verb: str, *values: Any) -> None:
-        """Take a message that needs no response."""
+        """Process a message that needs no response."""
         budget = self.server.budget
         match verb:
             case "settle":

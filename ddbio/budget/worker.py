@@ -1,4 +1,4 @@
-"""Budgets of a worker process that no rate bounds: they count, or end with their attempt of a task."""
+"""Budgets of a worker process without a rate: they count, or end with their attempt of a task."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class _SpentBudget:
-    """Spend a budget."""
+class _DelegatingBudget:
+    """Base of budgets that delegate to another budget."""
 
     budget: Budget
 
@@ -32,7 +32,7 @@ class _SpentBudget:
         return self.budget.reserve(units)
 
     def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
-        """Correct a grant and count what it brought; see `Budget.settle`."""
+        """Correct a grant and count its results; see `Budget.settle`."""
         self.budget.settle(grant, consumed, items=items, wire_bytes=wire_bytes)
 
     def throttled(self, scope: ThrottleScope, detail: str) -> None:
@@ -45,13 +45,13 @@ class _SpentBudget:
 
 
 @dataclass
-class CountedBudget(_SpentBudget):
-    """Spend a budget and count it.
+class CountedBudget(_DelegatingBudget):
+    """Budget that also counts the consumption of this process.
 
     Attributes
     ----------
     units
-        What requests consumed.
+        Consumed units.
     throttles
         Throttled requests by scope.
     """
@@ -61,7 +61,7 @@ class CountedBudget(_SpentBudget):
     _lock: Lock = field(default_factory=Lock)
 
     def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
-        """Correct a grant and count what it brought; see `Budget.settle`."""
+        """Correct a grant and count its results; see `Budget.settle`."""
         with self._lock:
             self.units += consumed
         super().settle(grant, consumed, items=items, wire_bytes=wire_bytes)
@@ -74,13 +74,13 @@ class CountedBudget(_SpentBudget):
 
 
 @dataclass
-class FencedBudget(_SpentBudget):
-    """Spend a budget as long as the driver holds this attempt of a task for the latest.
+class FencedBudget(_DelegatingBudget):
+    """Budget that grants requests only to the latest attempt of a task.
 
     Attributes
     ----------
     fence
-        The attempt, at the driver.
+        The attempt, registered at the driver.
     """
 
     fence: BudgetClient
@@ -97,7 +97,7 @@ class FencedBudget(_SpentBudget):
 
 
 class _FencedReservation:
-    """A position in a budget's queue, which is granted only to the latest attempt."""
+    """Position in a budget's queue that is granted only to the latest attempt."""
 
     def __init__(self, reservation: Reservation, fence: BudgetClient) -> None:
         self._reservation, self._fence = reservation, fence
@@ -117,13 +117,13 @@ _TIMEOUT_SECONDS = 5.0
 
 
 class UnlimitedBudget:
-    """Grant every request at once, and count it.
+    """Budget that grants every request immediately, and counts it.
 
     Parameters
     ----------
     address
-        Where the driver wants to know, about once a second, how far the job is. A thread tells it, and learns
-        whether the job is being stopped: no request waits for a driver that is out of reach. None opens no connection.
+        Address of a driver that needs the progress of the job about once a second. A separate thread reports it, and
+        learns whether the job is stopping: no request waits for an unreachable driver. None opens no connection.
     """
 
     def __init__(self, address: BudgetAddress | None = None) -> None:
@@ -132,13 +132,13 @@ class UnlimitedBudget:
         self._closed, self._left = Event(), Event()
         self._lock = Lock()
         self._channel: MessageChannel | None = None
-        # Held while the connection is used; requests need only the other lock.
+        # Protects the connection. Requests need only the other lock.
         self._exchanging = Lock()
         if address is not None:
             Thread(target=self._report, args=(address,), name="ddbio-budget", daemon=True).start()
 
     def acquire(self, units: float) -> Granted:
-        """Return the permission to send a request; see `Budget.acquire`."""
+        """Return the grant of a request; see `Budget.acquire`."""
         if self._closed.is_set():
             raise BudgetClosedError
         if self._began_seconds is None:
@@ -146,11 +146,11 @@ class UnlimitedBudget:
         return Granted(units, 0.0)
 
     def reserve(self, units: float) -> Reservation:
-        """Reserve units, which are there; see `Budget.reserve`."""
+        """Reserve units, which are always available; see `Budget.reserve`."""
         return self.acquire(units)
 
     def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
-        """Count what a request brought; see `Budget.settle`."""
+        """Count the results of a request; see `Budget.settle`."""
         del grant
         with self._lock:
             self._counts.count_request(consumed, items, wire_bytes)
@@ -171,7 +171,7 @@ class UnlimitedBudget:
         Returns
         -------
         RequestCounts
-            What the driver has not been told.
+            Counts that were not reported to the driver.
         """
         self._closed.set()
         self._left.set()
@@ -191,7 +191,7 @@ class UnlimitedBudget:
             pause_seconds = next_pause(pause_seconds)
 
     def _connect(self, address: BudgetAddress) -> bool:
-        """Return whether the driver is reached, and wanted to be."""
+        """Return whether a driver is needed and reachable."""
         channel = connect_to_driver(address, _TIMEOUT_SECONDS, _TIMEOUT_SECONDS)
         if channel is None:
             return False
@@ -203,7 +203,7 @@ class UnlimitedBudget:
         return True
 
     def _exchange(self) -> bool:
-        """Tell the driver what is new, and learn whether the job is being stopped; return False if it is lost."""
+        """Report new counts to the driver, and learn whether the job is stopping. Return False if it is lost."""
         with self._exchanging:
             if self._channel is None:
                 return False

@@ -1,1 +1,1 @@
-"""What all jobs share: engines, plans and their estimates, prices, staging, reports."""
+"""Shared parts of all jobs: engines, plans and their estimates, prices, staging, reports."""

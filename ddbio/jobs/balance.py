@@ -1,4 +1,4 @@
-"""Distribute work over tasks."""
+"""Assignment of work to tasks."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ if TYPE_CHECKING:
 
 
 def balance(sizes: Sequence[int], n: int) -> list[list[int]]:
-    """Return the indices of the pieces of work of each task: at most ``n`` tasks of about equal size.
+    """Return the indices of each task's pieces of work, for at most ``n`` tasks of similar size.
 
-    The indices of a task are in ascending order. No task is empty, also where pieces have size 0: there are as many
-    tasks as pieces if these are fewer. No task has more than its share and one piece.
+    The indices of a task are in ascending order. No task is empty, even if pieces have size 0: if there are fewer
+    pieces than tasks, each piece is a task. A task exceeds its fair share by at most one piece.
 
     Parameters
     ----------
     sizes
-        The size of each piece, in any unit; none is negative.
+        The size of each piece in any unit, at least 0.
     n
         The number of tasks.
     """
     tasks: list[list[int]] = [[] for _ in range(min(n, len(sizes)))]
-    # Of tasks of equal size the one with the fewest pieces is next, so that pieces of size 0 are distributed too.
+    # Among tasks of equal size choose the one with the fewest pieces, so that pieces of size 0 are distributed too.
     lightest = [(0, 0, number) for number in range(len(tasks))]
     for index in sorted(range(len(sizes)), key=lambda index: -sizes[index]):
         size, pieces, number = lightest[0]

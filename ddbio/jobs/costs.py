@@ -1,4 +1,4 @@
-"""Find the book of prices of a region, the user's own or ddbio's, and price the capacity units of a table by it."""
+"""Price book of a region, from the user or from ddbio, and the cost of a table's capacity units."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def user_file(name: str) -> Path:
-    """Return the path of a file in ``DDBIO_CONFIG_DIR``, by default ddbio's folder among this user's configurations.
+    """Return the path of a file in ``DDBIO_CONFIG_DIR``, by default ddbio's folder in the user's configuration.
 
     References
     ----------
@@ -55,26 +55,28 @@ def write_user_file(name: str, parts: Iterable[str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(parts), encoding="utf-8")
     except OSError as error:
-        raise OptionError(f"{path} cannot be written: {error.strerror}: let DDBIO_CONFIG_DIR name another") from None
+        raise OptionError(
+            f"{path} cannot be written: {error.strerror}: set DDBIO_CONFIG_DIR to another folder"
+        ) from None
     return path
 
 
-# Of a region, among the user's files.
+# Path of a region's price book, among the user's files.
 _FILE = "prices/{}.json"
 
 
 def cost_of(what: Literal["reads", "writes"], units: float, table: TableDescription, path: str | None = None) -> Cost:
-    """Return what capacity units of a table cost.
+    """Return the cost of a table's capacity units.
 
     Parameters
     ----------
     path
-        A file with a book of prices; default is ddbio's own book of the table's region, or that of us-east-1.
+        A file with a price book. The default is ddbio's book of the table's region, or that of us-east-1.
 
     Raises
     ------
     OptionError
-        If the file cannot be read or is no book of prices.
+        If the file cannot be read or is no price book.
     """
     return capacity_cost(book_of(table.region, path), what, units, table, datetime.now(UTC).date())
 
@@ -85,12 +87,12 @@ def job_cost(
     parts: Iterable[Part],
     seconds: float | None,
 ) -> Cost:
-    """Return what a job costs: its capacity units by table, its other parts, and its cluster for so many seconds.
+    """Return the cost of a job: its capacity units by table, its other parts, and its cluster for ``seconds``.
 
     Raises
     ------
     OptionError
-        If the file of prices cannot be read or is no book of prices.
+        If the file cannot be read or is no price book.
     """
     used = [(what, count, table) for what, count, table in units if count is not None]
     region = used[0][2].region if used else options.region
@@ -104,12 +106,12 @@ def prices_of(region: str | None, path: str | None = None) -> Prices:
 
 
 def plan_capture(options: PlanCaptureOptions) -> CapturePlan:
-    """Return what capturing the changes of a table for a month takes and costs; nothing is called.
+    """Plan the capture of a table's changes for a month, with its cost. No service is called.
 
     Raises
     ------
     OptionError
-        If the file of prices is none.
+        If the file is no price book.
     LimitError
         If the plan is above a limit.
     """
@@ -119,42 +121,42 @@ def plan_capture(options: PlanCaptureOptions) -> CapturePlan:
 
 
 def refresh_prices(options: PricesRefreshOptions) -> PriceBook:
-    """Ask the AWS Price List for the prices of a region, store them where plans find them, and return them.
+    """Update the prices of a region from the AWS Price List, store them for plans, and return them.
 
     Raises
     ------
     AccessDeniedError, EndpointError, ServiceError
-        If the Price List does not answer.
+        If the Price List does not respond.
     OptionError
         If the prices cannot be stored.
     """
     region = options.region or OWN_REGION
-    spec, known = price_list_spec(options), _own_book(OWN_REGION)
-    offers = [offer for query in price_queries(known, region) for offer in read_offers(spec, query)]
-    book = refreshed_book(known, region, offers)
+    spec, own_book = price_list_spec(options), _own_book(OWN_REGION)
+    offers = [offer for query in price_queries(own_book, region) for offer in read_offers(spec, query)]
+    book = refreshed_book(own_book, region, offers)
     write_user_file(_FILE.format(region), [book.to_json()])
     return book
 
 
 def book_of(region: str | None, path: str | None = None) -> PriceBook:
-    """Return the prices of a region: those of a file, of the last refresh, of ddbio itself, else those of us-east-1.
+    """Return the prices of a region: from a file, the last refresh or ddbio, otherwise those of us-east-1.
 
     Raises
     ------
     OptionError
-        If the file cannot be read or is no book of prices.
+        If the file cannot be read or is no price book.
     """
     if path is not None:
         try:
             return PriceBook.from_json(local_path(path).read_text(encoding="utf-8"), path)
         except OSError as error:
             raise OptionError(f"prices {path} cannot be read: {error.strerror}") from None
-    for known in filter(None, (region, OWN_REGION)):
-        refreshed = user_file(_FILE.format(known))
+    for candidate in filter(None, (region, OWN_REGION)):
+        refreshed = user_file(_FILE.format(candidate))
         with contextlib.suppress(OSError):
             return PriceBook.from_json(refreshed.read_text(encoding="utf-8"), str(refreshed))
         with contextlib.suppress(OSError):
-            return _own_book(known)
+            return _own_book(candidate)
     raise AssertionError("unreachable: there is a book of us-east-1")
 
 

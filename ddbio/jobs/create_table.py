@@ -1,4 +1,4 @@
-"""Parse a table's key as people write it, and make the CreateTable request for a table like another."""
+"""Parser of table keys, and CreateTable requests for new tables and for tables like others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def parse_key(text: str) -> tuple[tuple[str, str], ...]:
     Raises
     ------
     OptionError
-        The text has another form.
+        If the text has another syntax.
     """
     key = tuple(_parse_attribute(part) for part in text.split(","))
     if len(key) > _MAX_KEY_ATTRIBUTES or not _are_distinct_keys(key):
@@ -48,14 +48,14 @@ def _are_distinct_keys(attributes: tuple[tuple[str, str], ...]) -> bool:
 
 
 def format_key(key: tuple[tuple[str, str], ...]) -> str:
-    """Return the text that ``parse_key`` reads."""
+    """Return the text that ``parse_key`` parses."""
     return ",".join(f"{name}:{tag}" for name, tag in key)
 
 
 def create_table_request(described: Mapping[str, Any], options: CreateLikeOptions) -> dict[str, Any]:
     """Return the CreateTable request for a table with the keys, indexes, billing and settings of another.
 
-    Time to live needs a call of its own. Tags, resource policies, replicas, auto scaling, alarms and point-in-time
+    Time to live needs a separate call. Tags, resource policies, replicas, auto scaling, alarms and point-in-time
     recovery are not copied.
 
     Parameters
@@ -66,7 +66,7 @@ def create_table_request(described: Mapping[str, Any], options: CreateLikeOption
     Raises
     ------
     OptionError
-        The source is encrypted with a KMS key, the target is in another region or account, and no key is given.
+        If the source is encrypted with a KMS key, the target is in another region or account, and no key is given.
 
     References
     ----------
@@ -82,10 +82,10 @@ def create_table_request(described: Mapping[str, Any], options: CreateLikeOption
         **_throughput(described, options, on_demand=on_demand),
     }
     if local := described.get("LocalSecondaryIndexes"):
-        request["LocalSecondaryIndexes"] = [_index(each) for each in local]
+        request["LocalSecondaryIndexes"] = [_index(index) for index in local]
     if shared := described.get("GlobalSecondaryIndexes"):
         request["GlobalSecondaryIndexes"] = [
-            {**_index(each), **_throughput(each, options, on_demand=on_demand)} for each in shared
+            {**_index(index), **_throughput(index, options, on_demand=on_demand)} for index in shared
         ]
     if described.get("StreamSpecification", {}).get("StreamEnabled"):
         request["StreamSpecification"] = described["StreamSpecification"]
@@ -110,8 +110,8 @@ def _throughput(described: Mapping[str, Any], options: CreateLikeOptions, *, on_
     elif maxima := described.get("OnDemandThroughput"):
         settings["OnDemandThroughput"] = maxima
     warm = {"ReadUnitsPerSecond": options.warm_read_units, "WriteUnitsPerSecond": options.warm_write_units}
-    if known := {name: units for name, units in warm.items() if units is not None}:
-        settings["WarmThroughput"] = known
+    if warm_units := {name: units for name, units in warm.items() if units is not None}:
+        settings["WarmThroughput"] = warm_units
     return settings
 
 
@@ -121,8 +121,8 @@ def _encryption(described: Mapping[str, Any], options: CreateLikeOptions) -> dic
         key = described.get("SSEDescription", {}).get("KMSMasterKeyArn", _OWNED_KEY)
         if key != _OWNED_KEY and options.crosses:
             raise OptionError(
-                f"table {described['TableName']!r} is encrypted by {key}, which another region or account may not "
-                f"know: give kms_key, an ARN there, {_AWS_KEY!r} or {_OWNED_KEY!r}"
+                f"table {described['TableName']!r} is encrypted with {key}, which may not exist in another region or "
+                f"account: give kms_key, an ARN there, {_AWS_KEY!r} or {_OWNED_KEY!r}"
             )
     if key == _OWNED_KEY:
         return None
@@ -131,7 +131,7 @@ def _encryption(described: Mapping[str, Any], options: CreateLikeOptions) -> dic
 
 
 class NewTable(NamedTuple):
-    """A table to create: name, key, global indexes, and its rates if it is provisioned, all as people write them."""
+    """Table to create: name, key, global indexes, and its rates if it is provisioned, in the syntax of options."""
 
     table: str
     key: str
@@ -141,12 +141,12 @@ class NewTable(NamedTuple):
 
 
 def new_table_request(plan: NewTable) -> dict[str, Any]:
-    """Return the CreateTable request for a table of a key and indexes.
+    """Return the CreateTable request for a table with a key and indexes.
 
     Raises
     ------
     OptionError
-        If an index is not written as ``name=key``, or an attribute has two types.
+        If an index does not have the syntax ``name=key``, or an attribute has two types.
     """
     indexes = [_parse_index(text) for text in plan.indexes]
     table_key = parse_key(plan.key)
@@ -182,7 +182,7 @@ def index_keys(indexes: Iterable[str]) -> tuple[IndexKey, ...]:
     Raises
     ------
     OptionError
-        If an index is not written as ``name=key``.
+        If an index does not have the syntax ``name=key``.
     """
     return tuple(
         IndexKey(attribute, tag, _MAX_KEY_BYTES[kind], index.name)
@@ -193,7 +193,7 @@ def index_keys(indexes: Iterable[str]) -> tuple[IndexKey, ...]:
 
 
 class _Index(NamedTuple):
-    """A global index to create: name, names and types of its key attributes, and projection."""
+    """Global index to create: name, names and types of its key attributes, and projection."""
 
     name: str
     partition_key: tuple[tuple[str, str], ...]

@@ -1,8 +1,8 @@
-"""Engines: what runs the tasks of a job, on threads of this process or elsewhere.
+"""Engines, which run the tasks of a job on threads of this process or elsewhere.
 
-An engine maps one picklable function over picklable tasks. It knows nothing of DynamoDB, and a verb knows nothing of
-threads or Spark: every engine runs the same plan and the same task function. ``jobs/providers.py`` names the module of
-the Spark engine.
+An engine maps a picklable function over picklable tasks. It is independent of DynamoDB, and verbs are independent of
+threads and Spark: every engine runs the same plan and the same task function. ``jobs/providers.py`` contains the module
+name of the Spark engine.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ ResultT = TypeVar("ResultT")
 
 
 class Engine(Protocol):
-    """Run tasks until all have ended, under one budget."""
+    """Executor of tasks under one budget."""
 
     name: str
     parallelism: int
     cluster: str | None
-    """The master of a cluster whose workers have file systems of their own; None if tasks run on this machine."""
+    """The master of a cluster whose workers have separate file systems; None if tasks run on this machine."""
     speculates: bool
     """Whether a task may run twice at the same time."""
 
     def run(
         self, function: Callable[[TaskT, Budget], ResultT], tasks: Sequence[TaskT], budget: LocalBudget
     ) -> list[ResultT]:
-        """Return every task's result in the tasks' order, or raise the first error after all tasks have ended."""
+        """Return the results in the order of the tasks. Raise the first error after all tasks have ended."""
         ...
 
     def cpu_seconds(self) -> float:
-        """Return user + system seconds spent since the engine was opened: driver, workers and JVM."""
+        """Return user and system seconds since the engine was opened, of driver, workers and JVM."""
         ...
 
     def close(self) -> None:
-        """Stop what the engine itself started."""
+        """Stop everything that the engine started."""
         ...
 
 
 class ShufflingEngine(Engine, Protocol):
-    """An engine that can shuffle: run tasks made of parts that other tasks yield."""
+    """Engine with a shuffle: it can run tasks that consist of parts from other tasks."""
 
     def run_shuffled(
         self,
@@ -62,30 +62,30 @@ class ShufflingEngine(Engine, Protocol):
         function: Callable[[TaskT, Budget], ResultT],
         budget: LocalBudget,
     ) -> list[ResultT]:
-        """Return the results of the tasks that the shuffle makes, or raise the first error after all have ended."""
+        """Return the results of the shuffled tasks. Raise the first error after all tasks have ended."""
         ...
 
     def run_joined(
         self, sources: Sequence[Any], function: Callable[[Iterable[bytes], Budget], ResultT], partitions: int
     ) -> list[ResultT]:
-        """Return what a function makes of each partition of the parts of all sources, in the order of their keys.
+        """Return a function's results for the partitions of all sources' parts, in the order of their keys.
 
         Parameters
         ----------
         sources
-            ``SplitTasks``, and what the engine has of its own that yields such parts.
+            ``SplitTasks``, or engine-specific sources of such parts.
         """
         ...
 
 
 @dataclass(frozen=True)
 class SplitTasks:
-    """Tasks that only read, under a budget, and yield parts for a shuffle.
+    """Read-only tasks with a budget that yield parts for a shuffle.
 
     Attributes
     ----------
     split
-        Yields parts under keys that begin with the number of their partition.
+        Yields parts, whose keys start with the number of their partition.
     """
 
     tasks: Sequence[Any]
@@ -95,16 +95,16 @@ class SplitTasks:
 
 @dataclass(frozen=True)
 class Shuffle:
-    """How tasks are split into parts, and how the parts of one partition are made into a task.
+    """Functions that split tasks into parts and create a task from the parts of a partition.
 
     Attributes
     ----------
     split
-        Yields parts under keys that begin with the number of their partition.
+        Yields parts, whose keys start with the number of their partition.
     gather
-        Makes the task of a partition of its number and its parts, in the order of their keys.
+        Creates the task of a partition from its number and its parts, in the order of their keys.
     partitions
-        How many tasks are made.
+        Number of created tasks.
     """
 
     split: Callable[[Any], Iterable[tuple[tuple[int, ...], bytes]]]
@@ -112,12 +112,12 @@ class Shuffle:
     partitions: int
 
 
-# Tasks mostly wait for the network; beyond this number they wait for each other.
-_MOST_THREADS = 64
+# Tasks mostly wait for the network. More threads than this would wait for each other.
+_MAX_THREADS = 64
 
 
 class LocalEngine:
-    """Run tasks on threads of this process: no JVM, nothing to install."""
+    """Engine on threads of this process, without JVM or installation."""
 
     name = "local"
     cluster: str | None = None
@@ -130,24 +130,24 @@ class LocalEngine:
     def run(
         self, function: Callable[[TaskT, Budget], ResultT], tasks: Sequence[TaskT], budget: LocalBudget
     ) -> list[ResultT]:
-        """Return every task's result in the tasks' order, or raise the first error after all tasks have ended."""
+        """Return the results in the order of the tasks. Raise the first error after all tasks have ended."""
         if not tasks:
             return []
-        with ThreadPoolExecutor(max_workers=min(len(tasks), _MOST_THREADS), thread_name_prefix="ddbio-task") as pool:
+        with ThreadPoolExecutor(max_workers=min(len(tasks), _MAX_THREADS), thread_name_prefix="ddbio-task") as pool:
             futures = [pool.submit(function, task, budget) for task in tasks]
             try:
                 done, _ = wait(futures, return_when=FIRST_EXCEPTION)
                 for future in done:
                     future.result()
             except BaseException:
-                # Closing the budget ends every lane at its next page; the pool then waits for all that have begun.
+                # A closed budget stops every lane at its next page. The pool then waits for all running tasks.
                 budget.close()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
             return [future.result() for future in futures]
 
     def cpu_seconds(self) -> float:
-        """Return user + system seconds of this process since the engine was opened."""
+        """Return user and system seconds of this process since the engine was opened."""
         return time.process_time() - self._began
 
     def close(self) -> None:
@@ -155,34 +155,34 @@ class LocalEngine:
 
 
 def available_cores() -> int:
-    """Return the processors this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def engine_for(asked: Literal["auto", "local", "spark"]) -> Literal["local", "spark"]:
-    """Return the engine that a job asks for; ``auto`` is Spark if a session runs in this process, else local."""
+    """Return the engine of a job; ``auto`` is Spark if a session runs in this process, otherwise local."""
     if asked != "auto":
         return asked
     return "local" if running_spark_parallelism() is None else "spark"
 
 
 class EngineProvider(Protocol):
-    """What the module of an engine offers."""
+    """Interface of an engine's module."""
 
     def open_engine(self, master: str | None, conf: dict[str, str]) -> Engine:
-        """Return an engine, starting what it needs."""
+        """Return an engine, after starting its dependencies."""
         ...
 
     def cluster_of(self, master: str | None, conf: Mapping[str, str]) -> str | None:
-        """Return the master of the cluster that the engine would run on, None on one machine; start nothing."""
+        """Return the master of the engine's cluster, None on one machine. Start nothing."""
         ...
 
     def describe_installation(self) -> str:
-        """Return the versions of what the engine needs, or raise OptionError for what is missing; start nothing."""
+        """Return the versions of the engine's dependencies, or raise OptionError if one is missing. Start nothing."""
         ...
 
     def running_parallelism(self) -> int | None:
-        """Return how many tasks a session of this process runs at the same time, None without one; start nothing."""
+        """Return the number of concurrent tasks of this process's session, None without a session. Start nothing."""
         ...
 
 
@@ -193,12 +193,12 @@ def _provider(name: str) -> EngineProvider:
 def open_engine(
     name: Literal["local", "spark"], *, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> Engine:
-    """Return an engine, starting Spark if need be.
+    """Return an engine, starting Spark if necessary.
 
     Raises
     ------
     OptionError
-        If Spark is asked for and cannot be imported or started.
+        If Spark is requested and cannot be imported or started.
     """
     if name == "local":
         return LocalEngine()
@@ -207,12 +207,12 @@ def open_engine(
 
 
 def check_engine(name: str) -> None:
-    """Check, before anything is read, that what an engine needs is installed; start nothing.
+    """Raise if the dependencies of an engine are not installed. Start nothing.
 
     Raises
     ------
     OptionError
-        If Spark is asked for and cannot be imported.
+        If Spark is requested and cannot be imported.
     """
     if name in PROVIDERS:
         try:
@@ -222,12 +222,12 @@ def check_engine(name: str) -> None:
 
 
 def cluster_of(master: str | None = None, conf: Mapping[str, str] | None = None) -> str | None:
-    """Return the master of the cluster that the Spark engine would run on, None on one machine; start nothing.
+    """Return the master of the Spark engine's cluster, None on one machine. Start nothing.
 
     Parameters
     ----------
     master, conf
-        What the engine would be opened with.
+        Settings of the engine.
     """
     try:
         return _provider("spark").cluster_of(master, dict(conf or {}))
@@ -236,7 +236,7 @@ def cluster_of(master: str | None = None, conf: Mapping[str, str] | None = None)
 
 
 def describe_spark() -> str:
-    """Return the versions of Spark and Java; start nothing.
+    """Return the versions of Spark and Java. Start nothing.
 
     Raises
     ------
@@ -248,12 +248,12 @@ def describe_spark() -> str:
 
 
 def is_spark_installed() -> bool:
-    """Return whether a Spark session could be started, as far as Python packages go."""
+    """Return whether the Python packages of Spark are installed."""
     return importlib.util.find_spec("pyspark") is not None
 
 
 def running_spark_parallelism() -> int | None:
-    """Return the parallelism of the Spark session that already runs in this process, or None; start nothing."""
+    """Return the parallelism of this process's running Spark session, or None. Start nothing."""
     if "pyspark.sql" not in sys.modules:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Estimate what a job takes and costs: units, requests, bytes, seconds, and USD by line."""
+"""Estimates of jobs: units, requests, bytes, seconds, and USD by line."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from ddbio.jobs.prices import PriceBook
 
 PROCESSORS = "the processors"
-"""What limits a job that waits for nothing else."""
+"""Bottleneck of a job that waits for nothing else."""
 
 # Single steps: DynamoDB JSON into Arrow and back, Arrow into Parquet with zstd and back, gzip into text.
 _DECODE, _ENCODE, _PARQUET_WRITE, _PARQUET_READ, _GUNZIP = 200e6, 150e6, 150e6, 500e6, 400e6
-# A job does more than its steps: it reaches about half of what they alone would.
+# A job does more than these steps: it achieves about half of their throughput.
 _SHARE = 0.5
 
 
 def _job(*steps: float) -> float:
-    """Return the bytes a second of a job that does these steps one after the other."""
+    """Return the bytes per second of a job that executes these steps sequentially."""
     return _SHARE / sum(1 / step for step in steps)
 
 
 SCAN_SPEED = 20.0 * 1024 * 1024
-"""Items, from answers of DynamoDB to files."""
+"""Items, from responses of DynamoDB to files."""
 EXPORT_SPEED = _job(_GUNZIP, _DECODE, _PARQUET_WRITE)
 """Text of an export, from its files to others."""
 REWRITE_SPEED = _job(_PARQUET_READ, _PARQUET_READ, _PARQUET_WRITE)
-"""Arrow data, from files to others, which are read once more."""
+"""Arrow data, from files to other files, which are verified by reading."""
 DIGEST_SPEED = _job(_PARQUET_READ)
 """Arrow data, from files into digests."""
 LINES_SPEED = _job(_PARQUET_READ, _ENCODE, _PARQUET_WRITE)
@@ -43,42 +43,42 @@ LINES_SPEED = _job(_PARQUET_READ, _ENCODE, _PARQUET_WRITE)
 
 
 Part: TypeAlias = tuple[str, str, float]
-"""What something is needed for, the name of its price, and how much of it."""
+"""Purpose, name of the price, and quantity."""
 
 GB = 1024**3
-"""What AWS bills as a GB."""
+"""A GB as AWS bills it."""
 SECONDS_A_MONTH = 730 * 3600
 
 START_SECONDS = 0.25
-"""Assumed: what a job takes before its first request: describing tables and files, opening connections."""
+"""Assumed time before the first request of a job: describing tables and files, opening connections."""
 
 S3_PART_BYTES = 8 * 1024 * 1024
-"""Files above this are uploaded in parts of it."""
+"""Larger files are uploaded in parts of this size."""
 COMMIT_REQUESTS = 10
-"""Writes and lists that claiming a target and publishing a job's files take, about."""
-_LISTED_AT_ONCE = 1_000
+"""Approximate number of writes and lists to claim a target and publish a job's files."""
+_LISTED_PER_REQUEST = 1_000
 
 # Glue: https://docs.aws.amazon.com/glue/latest/dg/add-job.html, DPUs of a worker.
 _GLUE_DPUS = {"G.025X": 0.25, "G.1X": 1.0, "G.2X": 2.0, "G.4X": 4.0, "G.8X": 8.0}
-_LEAST_COMPUTE_SECONDS = 60.0
+_MIN_COMPUTE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Prices:
-    """Price parts of jobs of one region on one day."""
+    """Prices of jobs in one region on one day."""
 
     book: PriceBook
     region: str | None
     today: date
 
     def cost(self, parts: Iterable[Part]) -> Cost:
-        """Return what several parts cost together."""
+        """Return the total cost of several parts."""
         return self.book.cost(parts, self.region, self.today)
 
 
 @dataclass(frozen=True)
 class Estimate(Result):
-    """Say what a job is expected to take and to cost.
+    """Expected resources and cost of a job.
 
     Attributes
     ----------
@@ -87,13 +87,13 @@ class Estimate(Result):
     requests
         Requests to DynamoDB and S3; None if unknown.
     bytes
-        Bytes that are read; None if unknown.
+        Bytes to read; None if unknown.
     seconds
         Time; None if unknown.
     limited_by
-        What the seconds come from.
+        The bottleneck that determines the seconds.
     cost
-        USD by line, and what a reader of the sum should know.
+        USD by line, with notes.
     """
 
     units: float | None = 0.0
@@ -105,11 +105,11 @@ class Estimate(Result):
 
     @property
     def figures(self) -> Figures:
-        """Return what is compared with what the job took."""
+        """Return the figures to compare with the actual ones."""
         return Figures(self.units, self.seconds, self.bytes, self.cost.usd)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the keys that every plan in JSON has."""
+        """Return the keys of every plan in JSON."""
         return {
             "units": self.units,
             "requests": self.requests,
@@ -122,7 +122,7 @@ class Estimate(Result):
 
 @dataclass(frozen=True)
 class Figures(Result):
-    """Hold what a job was planned to take, or what it took; a figure is None if it is unknown.
+    """Planned or actual resources of a job. A figure is None if it is unknown.
 
     Attributes
     ----------
@@ -131,9 +131,9 @@ class Figures(Result):
     seconds
         Time.
     bytes
-        Bytes that are read, as they are sent or stored.
+        Bytes to read, as transferred or stored.
     usd
-        What it costs.
+        Cost of the job.
     """
 
     units: float | None = None
@@ -142,7 +142,7 @@ class Figures(Result):
     usd: float | None = None
 
     def __str__(self) -> str:
-        """Return the known figures as text for people."""
+        """Return the figures that are not None as readable text."""
         usd = self.usd
         parts = [
             f"{self.units:,.1f} units" if self.units else "",
@@ -154,12 +154,12 @@ class Figures(Result):
 
     @staticmethod
     def from_dict(values: Mapping[str, Any] | None) -> Figures | None:
-        """Return the figures that ``to_dict`` turned into plain values."""
+        """Return the figures from the plain values of ``to_dict``."""
         return None if values is None else Figures(**values)
 
 
 class EstimatedPlan(Result):
-    """Base of the plans: each has an estimate, whose figures are among its keys in JSON."""
+    """Base of plans. Each has an estimate, whose figures are among its keys in JSON."""
 
     __slots__ = ()
 
@@ -167,34 +167,34 @@ class EstimatedPlan(Result):
 
         @property
         def estimate(self) -> Estimate:
-            """Return what the job is expected to take and to cost."""
+            """Return the expected resources and cost of the job."""
 
     @property
     def figures(self) -> Figures:
-        """Return what is compared with what the job took."""
+        """Return the figures to compare with the actual ones."""
         return self.estimate.figures
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values, those of its estimate among them."""
+        """Return the plan as plain values, including those of its estimate."""
         values = super().to_dict()
         values.pop("estimate", None)
         return {**values, **self.estimate.to_dict()}
 
 
 ARROW_RATIO = 3.0
-"""Assumed: what files take as Arrow data, of their size as stored."""
+"""Assumed size of files as Arrow data, relative to their stored size."""
 
 SENT_RATIO = 1.4
-"""Assumed, where nothing was sampled: what items take as DynamoDB JSON, of their size."""
+"""Assumed size of items as DynamoDB JSON, relative to their size, if no sample exists."""
 
 
-def is_s3(place: str) -> bool:
-    """Return whether a place is on S3, where requests and storage are billed."""
-    return parse_location(place)[0] == "s3"
+def is_s3(location: str) -> bool:
+    """Return whether a location is on S3, where requests and storage are billed."""
+    return parse_location(location)[0] == "s3"
 
 
 def upload_requests(files: int, size_bytes: float) -> int:
-    """Return how many requests write so many files of equal size: one, or its parts, a begin and an end."""
+    """Return the number of requests that write ``files`` of equal size: one each, or its parts, a start and an end."""
     if not files:
         return 0
     parts = math.ceil(size_bytes / files / S3_PART_BYTES)
@@ -202,12 +202,12 @@ def upload_requests(files: int, size_bytes: float) -> int:
 
 
 def output_parts(dest: str, files: int, size_bytes: float, *, is_encrypted: bool = False) -> list[Part]:
-    """Return what files at a target cost: nothing in a local folder.
+    """Return the cost of files at a target: none in a local folder.
 
     Parameters
     ----------
     is_encrypted
-        Whether a KMS key encrypts each object.
+        Whether each object is encrypted with a KMS key.
     """
     if not is_s3(dest):
         return []
@@ -219,32 +219,32 @@ def output_parts(dest: str, files: int, size_bytes: float, *, is_encrypted: bool
 
 
 def input_parts(source: str, files: int, requests: int | None = None) -> list[Part]:
-    """Return what reading files costs: a list, and a request for each file unless their number is given."""
+    """Return the cost of reading files: a list, and one request per file unless ``requests`` is set."""
     if not is_s3(source):
         return []
     return [
-        ("S3 lists", "s3_writes", math.ceil(files / _LISTED_AT_ONCE)),
+        ("S3 lists", "s3_writes", math.ceil(files / _LISTED_PER_REQUEST)),
         ("S3 reads", "s3_reads", files if requests is None else requests),
     ]
 
 
 def s3_requests(parts: Iterable[Part]) -> int:
-    """Return the requests to S3 among the parts of a job."""
+    """Return the number of S3 requests of the parts of a job."""
     return round(sum(quantity for _, name, quantity in parts if name in {"s3_writes", "s3_reads"}))
 
 
 def compute_parts(compute: str | None, seconds: float | None) -> list[Part]:
-    """Return what the cluster costs on which a job runs for so long; the option ``compute`` says how it is written."""
+    """Return the cost of a job's cluster for ``seconds``. The option ``compute`` documents its syntax."""
     if compute is None or seconds is None:
         return []
-    service, _, rest = compute.partition(":")
-    kind, _, count = rest.rpartition("*")
-    hours = max(seconds, _LEAST_COMPUTE_SECONDS) / 3600 * int(count)
+    service, _, size = compute.partition(":")
+    kind, _, count = size.rpartition("*")
+    hours = max(seconds, _MIN_COMPUTE_SECONDS) / 3600 * int(count)
     if service in {"glue", "glue-flex"}:
         name = "glue_dpu_hours" if service == "glue" else "glue_flex_dpu_hours"
         return [("Glue", name, hours * _GLUE_DPUS[kind])]
     if service == "emr-serverless":
-        cores, memory = (each.rstrip("vCPUGB") for each in kind.split("-"))
+        cores, memory = (amount.rstrip("vCPUGB") for amount in kind.split("-"))
         return [
             ("EMR Serverless processors", "emr_serverless_vcpu_hours", hours * int(cores)),
             ("EMR Serverless memory", "emr_serverless_gb_hours", hours * int(memory)),

@@ -1,4 +1,4 @@
-"""Estimate jobs that read files and write others: their time, and the partitions and files that they make."""
+"""Estimates of jobs that read and write files: their time, and the number of partitions and files."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from ddbio.options import PriceOptions
     from ddbio.scan.options import ScanToFilesOptions
 
-# Below this a file costs its readers more to open than to read.
+# Opening a smaller file takes readers longer than reading it.
 _SMALL_FILE_BYTES = 16 * 1024 * 1024
-# A few small files do nobody harm.
+# This number of small files is harmless.
 _FEW_FILES = 16
 _MIB = 1024 * 1024
 
 
 @dataclass(frozen=True)
 class PartitionSample:
-    """What a sample of rows shows of partitions: how many rows each has, and what a row takes in a file."""
+    """Number of rows per partition in a sample, and the size of a row in a file."""
 
     counts: tuple[int, ...]
     row_bytes: float
@@ -48,7 +48,7 @@ class PartitionSample:
 
 @dataclass(frozen=True)
 class FilesEstimate:
-    """About how many partitions and files a job makes, and how large a file is."""
+    """Approximate number of partitions and files of a job, and the size of a file."""
 
     partitions: int
     files: int
@@ -56,7 +56,7 @@ class FilesEstimate:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return what is to be said of small files, with numbers; nothing if they are large or few."""
+        """Return warnings about small files, with numbers; empty if files are large or few."""
         if self.file_bytes >= _SMALL_FILE_BYTES or self.files <= _FEW_FILES:
             return ()
         size = f"{self.file_bytes / _MIB:,.2f} MiB"
@@ -65,9 +65,9 @@ class FilesEstimate:
 
 
 def estimate_files(sample: PartitionSample, rows: int, tasks: int, target_bytes: int) -> FilesEstimate:
-    """Return the estimate for so many rows, written by so many tasks of which each meets all partitions.
+    """Return the estimate for ``rows`` that ``tasks`` write, where each task writes to all partitions.
 
-    How many partitions the sample has not seen is estimated from those that it has seen once or twice (Chao 1984).
+    The number of partitions outside the sample is estimated from those with one or two rows in it (Chao 1984).
     """
     rows = max(rows, sample.rows)
     once, twice = sample.counts.count(1), sample.counts.count(2)
@@ -82,9 +82,9 @@ def estimate_files(sample: PartitionSample, rows: int, tasks: int, target_bytes:
 def sampled_partitions(
     options: ScanToFilesOptions | ExportToFilesOptions, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> PartitionSample | None:
-    """Return the partitions of sampled rows, and what a row takes in a file; None if there are no rows.
+    """Return the partitions of sampled rows, and the size of a row in a file; None if there are no rows.
 
-    Rows that are not partitioned are of one partition.
+    Unpartitioned rows have a single partition.
     """
     filled = [batch for batch in batches if batch.num_rows]
     if not filled:
@@ -93,11 +93,11 @@ def sampled_partitions(
         rows = pa.Table.from_batches(filled)
         return PartitionSample((rows.num_rows,), file_row_bytes(rows, options.format, options.compression))
     partitioner = Partitioner(partitioning_of(partition_by_of(options), schema), schema)
-    found = [partitioner.sort(batch) for batch in filled]
+    parts = [partitioner.sort(batch) for batch in filled]
     counts = Counter[tuple[str | None, ...]]()
-    for each in found:
-        counts.update(dict(zip(each.partitions, each.counts, strict=True)))
-    rows = pa.Table.from_batches([each.rows for each in found])
+    for part in parts:
+        counts.update(dict(zip(part.partitions, part.counts, strict=True)))
+    rows = pa.Table.from_batches([part.rows for part in parts])
     return PartitionSample(tuple(counts.values()), file_row_bytes(rows, options.format, options.compression))
 
 
@@ -108,31 +108,31 @@ def file_estimate(
     work_bytes: float,
     speed: float,
 ) -> Estimate:
-    """Return what a job on files takes and costs.
+    """Return the resources and cost of a job on files.
 
     Parameters
     ----------
     size_bytes
-        What is read, as stored.
+        Stored size of the input.
     work_bytes, speed
-        Bytes that go through the processors, and how many of them one core processes in a second.
+        Bytes to process, and the bytes per second of one core.
 
     Raises
     ------
     LimitError
-        If it is above a limit.
+        If the estimate is above a limit.
     """
-    known = list(parts)
+    all_parts = list(parts)
     cores = running_spark_parallelism() or available_cores()
     seconds = START_SECONDS + work_bytes / (speed * cores)
-    cost = prices_of(options.region, options.prices).cost([*known, *compute_parts(options.compute, seconds)])
-    made = Estimate(0.0, s3_requests(known), size_bytes, seconds, PROCESSORS, cost)
+    cost = prices_of(options.region, options.prices).cost([*all_parts, *compute_parts(options.compute, seconds)])
+    made = Estimate(0.0, s3_requests(all_parts), size_bytes, seconds, PROCESSORS, cost)
     check_estimate(options, made)
     return made
 
 
 def run_limits(options: PriceOptions, estimate: Estimate) -> JobLimits:
-    """Return when a job that writes files is stopped: a tenth above its limits, or when its cluster costs too much."""
+    """Return the limits of a job that writes files: 10 % above its options, or the maximum cost of its cluster."""
     if isinstance(options, LimitOptions):
         return check_limits(options, estimate.units, estimate.seconds, estimate.cost)
     most = options.max_seconds if isinstance(options, TimeLimitOptions) else None
@@ -140,7 +140,7 @@ def run_limits(options: PriceOptions, estimate: Estimate) -> JobLimits:
     if options.max_usd is not None and options.compute is not None:
         prices = prices_of(options.region, options.prices)
         hour_usd, planned_usd = (
-            prices.cost(compute_parts(options.compute, each)).usd for each in (3600.0, estimate.seconds)
+            prices.cost(compute_parts(options.compute, seconds)).usd for seconds in (3600.0, estimate.seconds)
         )
         if hour_usd:
             left_usd = STOP_RATIO * options.max_usd - (estimate.cost.usd - planned_usd)
@@ -149,6 +149,6 @@ def run_limits(options: PriceOptions, estimate: Estimate) -> JobLimits:
 
 
 def file_figures(options: PriceOptions, parts: Iterable[Part], size_bytes: int | None, seconds: float) -> Figures:
-    """Return what a job on files took."""
+    """Return the actual resources of a job on files."""
     cost = prices_of(options.region, options.prices).cost([*parts, *compute_parts(options.compute, seconds)])
     return Figures(0.0, seconds, size_bytes, cost.usd)

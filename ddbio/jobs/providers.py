@@ -1,4 +1,4 @@
-"""The registry of parts that need PySpark: each is a module of ``ddbio.spark``, imported at its first use."""
+"""Registry of parts that need PySpark. Each is a module of ``ddbio.spark``, imported at its first use."""
 
 from __future__ import annotations
 

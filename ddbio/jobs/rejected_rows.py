@@ -1,4 +1,4 @@
-"""Rows that cannot be written: where each came from, what it broke, all that it held, and where rows are kept."""
+"""Rejected rows: their source, the violated rule, their content, and the target of rejects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def require_reject_place(reject_to: str | None, options: ConnectionOptions) -> None:
-    """Refuse a folder for rejects that other programs keep a record of; errors are those of ``require_target``."""
+    """Raise if other programs manage the folder for rejects. Errors are those of ``require_target``."""
     if reject_to is not None:
         require_target(open_store(reject_to, options))
 
@@ -36,27 +36,27 @@ def require_reject_place(reject_to: str | None, options: ConnectionOptions) -> N
 _BATCH_ROW = re.compile(r"^row \d+: ")
 
 COLUMNS = ("row", "file", "file_row", "line", "rule", "reason", "item")
-"""What a file of rejects says of each row, in this order."""
+"""Columns of a file of rejects, in this order."""
 
 
 @dataclass(frozen=True)
 class RejectedRow:
-    """Hold a row that cannot be written, and why; a file of rejects has the same fields.
+    """Rejected row and the reason. A file of rejects has the same fields.
 
     Attributes
     ----------
     row
         The row's number in the source, from 0.
     rule
-        The rule of the encoder that it broke, or the service's error code.
+        The violated rule of the encoder, or the service's error code.
     reason
-        The reason in words.
+        The reason as text.
     item
-        The whole row as DynamoDB JSON, even if the request would have sent only a part of it.
+        The entire row as DynamoDB JSON, even if only a part of it would have been sent.
     file, file_row
-        The file that the row came from, and its number in the file, from 0; None if unknown.
+        The source file of the row, and its number in the file, from 0; None if unknown.
     line
-        The line of a file of text on which the row begins, from 1; None if unknown.
+        First line of the row in a text file, from 1; None if unknown.
     """
 
     row: int
@@ -75,9 +75,9 @@ def reject_line(row: RejectedRow) -> bytes:
 
 
 def rejected_again(row: RejectedRow, item: Any, plan: WritePlan) -> RejectedRow | None:
-    """Return a row that cannot even become columns of another write, with the rule it breaks; None if it can.
+    """Return the rejected row if its item violates a rule of another write; None otherwise.
 
-    The reason of an item that is no legal DynamoDB JSON stays.
+    The reason of an item that is not valid DynamoDB JSON is kept.
     """
     try:
         check_item(item)
@@ -88,13 +88,13 @@ def rejected_again(row: RejectedRow, item: Any, plan: WritePlan) -> RejectedRow 
 
 
 def _missing_of(item: Mapping[str, Any], plan: WritePlan) -> tuple[str, str] | None:
-    """Return the rule and reason if an item lacks an attribute that the write needs."""
+    """Return the rule and the reason if an item lacks a required attribute of the write."""
     for name, tag in plan.key_types:
-        found = item.get(name, {"NULL": True})
-        if "NULL" in found:
+        value = item.get(name, {"NULL": True})
+        if "NULL" in value:
             return "key_missing", f"{name}: the key is missing: every item needs it"
-        if tag not in found:
-            return "key_type", f"{name}: a key of type {tag} cannot be {compact_json(found)}"
+        if tag not in value:
+            return "key_type", f"{name}: a key of type {tag} cannot be {compact_json(value)}"
     if plan.operation_by is not None and plan.operation_by not in item:
         return "operation", f"the row has no {plan.operation_by!r}: write put, delete, update"
     if plan.newer_by is not None and plan.newer_by not in item:
@@ -103,10 +103,10 @@ def _missing_of(item: Mapping[str, Any], plan: WritePlan) -> tuple[str, str] | N
 
 
 def refused_row(rows: pa.RecordBatch | RawItems, refusal: Refusal, first_row: int, *, nulls: bool) -> RejectedRow:
-    """Return the row that an encoder refused; ``rows`` are numbered from ``first_row``; see ``item_text``."""
-    # The message begins with the row's number in its batch; rejects number all rows.
+    """Return the row that an encoder refused. ``rows`` are numbered from ``first_row``; see ``item_text``."""
+    # The message starts with the row's number in its batch. Rejects number all rows.
     message, item = _BATCH_ROW.sub("", refusal.message), row_text(rows, refusal.row, nulls=nulls)
-    # Half of a surrogate pair, which may be the reason, stays an escape.
+    # Half of a surrogate pair, which may be the reason, remains an escape sequence.
     message, item = (text.encode(errors="backslashreplace").decode() for text in (message, item))
     return RejectedRow(first_row + refusal.row, refusal.rule, message, item)
 
@@ -119,17 +119,17 @@ def row_text(rows: pa.RecordBatch | RawItems, row: int, *, nulls: bool) -> str:
 
 
 def item_text(row: pa.RecordBatch, *, nulls: bool) -> str:
-    """Return one row as DynamoDB JSON; a value that DynamoDB cannot store becomes a number that nothing accepts.
+    """Return a row as DynamoDB JSON. A value that DynamoDB cannot store becomes an invalid number.
 
     Parameters
     ----------
     nulls
-        Write null columns as NULL: an update removes their attributes, unlike those of missing columns. Of a row that
-        names its nulls, those that it names.
+        Whether null columns are written as NULL: an update removes their attributes, but ignores missing columns. For a
+        row that names its nulls, only those are written.
     """
     rescued = _member(row.select([RESCUE_NAME])) if RESCUE_NAME in row.schema.names else ""
     elsewhere = parse_json(b"{" + rescued.encode(errors="backslashreplace") + b"}")
-    named = next((row.column(each.name)[0].as_py() or () for each in row.schema if is_nulls(each)), None)
+    named = next((row.column(field.name)[0].as_py() or () for field in row.schema if is_nulls(field)), None)
     members = []
     for field in row.schema:
         name = name_of_field(field)
@@ -151,18 +151,18 @@ def _member(column: pa.RecordBatch) -> str:
     is_rescue = field.name == RESCUE_NAME
     if is_rescue or (field.metadata or {}).get(DDB_TYPE) == b"JSON":
         with suppress(DecodeError):
-            found = parse_json(value.as_py().encode())
-            if isinstance(found, dict) or not is_rescue:
-                return compact_json(found if is_rescue else {name_of_field(field): found})[1:-1]
-    return compact_json({name_of_field(field): {"N": _shown(value)}})[1:-1]
+            parsed = parse_json(value.as_py().encode())
+            if isinstance(parsed, dict) or not is_rescue:
+                return compact_json(parsed if is_rescue else {name_of_field(field): parsed})[1:-1]
+    return compact_json({name_of_field(field): {"N": _number_text(value)}})[1:-1]
 
 
-def _shown(value: Any) -> str:
+def _number_text(value: Any) -> str:
     try:
         return str(value.as_py())
     except (ValueError, OverflowError):
         pass
-    # Broken UTF-8, and times that Python has no object for.
+    # Invalid UTF-8, and times that Python cannot represent.
     if is_text(value.type):
         return str(value.cast(pa.large_binary()).as_py())
     is_short = pa.types.is_time32(value.type) or pa.types.is_date32(value.type)

@@ -1,4 +1,4 @@
-"""Reports: what a verb did, in numbers that scripts can rely on, and the clock that measures its time."""
+"""Reports: results of a verb as stable fields for scripts, and the clock that measures its time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FileReport(Result):
-    """A file of the output.
+    """File of the output.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class FileReport(Result):
     rows
         Number of rows.
     partition
-        Hive column and text of each folder that the file lies in; null is the null partition.
+        Hive column and text of each folder of the file; null is the null partition.
     """
 
     path: str
@@ -42,14 +42,14 @@ class FileReport(Result):
 
 
 def file_reports(dest: str, files: Iterable[StagedFile]) -> tuple[FileReport, ...]:
-    """Return the files of a target by their whole names."""
+    """Return the files of a target by their full names."""
     folder = dest.rstrip("/")
-    return tuple(FileReport(f"{folder}/{each.path}", each.size_bytes, each.rows, each.partition) for each in files)
+    return tuple(FileReport(f"{folder}/{file.path}", file.size_bytes, file.rows, file.partition) for file in files)
 
 
 def layout_of(sizes: Iterable[int]) -> LayoutSummary:
-    """Return how files of some sizes lie, small ones counted as ``ddbio layout`` does."""
-    # Jobs that write no files need neither.
+    """Return the layout of files of these sizes. Small files are counted as in ``ddbio layout``."""
+    # Jobs that write no files need no such import.
     from ddbio.formats.layout import LayoutSummary  # noqa: PLC0415
     from ddbio.options.files import SMALL_FILE_BYTES  # noqa: PLC0415
 
@@ -58,20 +58,20 @@ def layout_of(sizes: Iterable[int]) -> LayoutSummary:
 
 @dataclass(frozen=True)
 class MisfitReport(Result):
-    """How many values of an attribute did not fit its column.
+    """Values of an attribute that did not fit its column.
 
     Attributes
     ----------
     path
-        The attribute, with the path below it.
+        The attribute and the path in it.
     kind
-        What was wrong: another type, an unknown attribute, a number too large …
+        The problem: another type, an unknown attribute, a number too large …
     count
-        How many values.
+        Number of values.
     example
-        One of them, as DynamoDB JSON.
+        One of the values as DynamoDB JSON.
     dropped
-        How many of them were dropped: see ``on_misfit``.
+        Number of dropped values: see ``on_misfit``.
     """
 
     path: str
@@ -82,56 +82,58 @@ class MisfitReport(Result):
 
 
 def misfit_reports(logs: Iterable[MisfitLog]) -> tuple[MisfitReport, ...]:
-    """Return what all tasks' logs hold together, an entry per attribute and kind."""
-    misfits = _joined(logs).misfits()
-    return tuple(MisfitReport(each.path, each.kind, each.count, each.example, each.dropped) for each in misfits)
+    """Return the combined logs of all tasks, an entry per attribute and kind."""
+    misfits = _merge_logs(logs).misfits()
+    return tuple(
+        MisfitReport(misfit.path, misfit.kind, misfit.count, misfit.example, misfit.dropped) for misfit in misfits
+    )
 
 
 def merged_nulls(logs: Iterable[MisfitLog]) -> dict[str, int]:
-    """Return how many NULLs all tasks merged with missing values, by attribute."""
-    return _joined(logs).merged_nulls
+    """Return the number of NULLs that all tasks merged with missing values, by attribute."""
+    return _merge_logs(logs).merged_nulls
 
 
-def _joined(logs: Iterable[MisfitLog]) -> MisfitLog:
-    # Jobs that read no items have none.
+def _merge_logs(logs: Iterable[MisfitLog]) -> MisfitLog:
+    # Jobs that read no items have no such log.
     from ddbio.items.rescue import MisfitLog  # noqa: PLC0415
 
-    whole = MisfitLog()
+    joined = MisfitLog()
     for log in logs:
-        whole.merge(log)
-    return whole
+        joined.merge(log)
+    return joined
 
 
 @dataclass(frozen=True)
 class Report(Result):
-    """Base of the reports; the fields are the keys of the JSON form, those of a class before those of its bases."""
+    """Base of reports. The fields are the keys in JSON, those of a class before those of its bases."""
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the report that ``to_dict`` or ``to_json`` turned into plain values."""
-        found = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        """Return the report from the plain values of ``to_dict`` or ``to_json``."""
+        fields_by_name = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
         for name in ("planned", "actual"):
-            if name in found:
-                found[name] = Figures.from_dict(values[name])
-        if "layout" in found:
+            if name in fields_by_name:
+                fields_by_name[name] = Figures.from_dict(values[name])
+        if "layout" in fields_by_name:
             from ddbio.formats.layout import LayoutSummary  # noqa: PLC0415 - as in `layout_of`
 
-            found["layout"] = LayoutSummary.from_dict(values["layout"])
+            fields_by_name["layout"] = LayoutSummary.from_dict(values["layout"])
         for name, kind in (("files", FileReport), ("misfits", MisfitReport)):
-            if isinstance(found.get(name), tuple):
-                found[name] = tuple(kind(**each) for each in found[name])
-        return cls(**found)
+            if isinstance(fields_by_name.get(name), tuple):
+                fields_by_name[name] = tuple(kind(**value) for value in fields_by_name[name])
+        return cls(**fields_by_name)
 
     @classmethod
     def _fields(cls) -> list[Field[Any]]:
         """Return the fields of this class, then those of its bases."""
         groups: list[list[Field[Any]]] = []
-        known: set[str] = set()
+        names: set[str] = set()
         for base in reversed(cls.__mro__):
             declared: dict[str, Field[Any]] = vars(base).get("__dataclass_fields__", {})
-            groups.append([each for name, each in declared.items() if name not in known])
-            known.update(declared)
-        return [each for group in reversed(groups) for each in group]
+            groups.append([declared_field for name, declared_field in declared.items() if name not in names])
+            names.update(declared)
+        return [declared_field for group in reversed(groups) for declared_field in group]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,9 +143,9 @@ class JobReport(Report):
     Attributes
     ----------
     seconds
-        Wall time from the verb's start, engine start included.
+        Wall time from the verb's start, including the engine start.
     cpu_seconds
-        User + system seconds of this process, all workers and the JVM.
+        User and system seconds of this process, all workers and the JVM.
     """
 
     seconds: float
@@ -152,12 +154,12 @@ class JobReport(Report):
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedReport(JobReport):
-    """Base of the reports of jobs that have a plan.
+    """Base of the reports of jobs with a plan.
 
     Attributes
     ----------
     planned, actual
-        Units, seconds, bytes that are read and USD, as planned and as it was; null without a plan.
+        Planned and actual units, seconds, bytes read and USD; null without a plan.
     """
 
     planned: Figures | None = None
@@ -171,9 +173,9 @@ class FilesReport(PlannedReport):
     Attributes
     ----------
     job_id
-        The job; its manifest is ``_ddbio/<job_id>.json`` under the target.
+        The job id; its manifest is ``_ddbio/<job_id>.json`` under the target.
     layout
-        How the files lie: their sizes, and how many are small.
+        Sizes of the files, and the number of small ones.
     """
 
     job_id: str
@@ -187,7 +189,7 @@ class RowsReport(FilesReport):
     Attributes
     ----------
     dest
-        The target as given.
+        The target as in the options.
     engine
         ``local`` or ``spark``.
     rows
@@ -195,11 +197,11 @@ class RowsReport(FilesReport):
     misfits
         Values that did not fit their column.
     files
-        What was written.
+        The written files.
     merged_nulls
-        NULLs that are no longer told from missing values, by attribute: see ``nulls``.
+        NULLs merged with missing values, by attribute: see ``nulls``.
     catalog
-        What was registered in the catalog, if that was asked for.
+        Registrations in the catalog, if requested.
     """
 
     dest: str
@@ -213,16 +215,16 @@ class RowsReport(FilesReport):
 
 @dataclass(frozen=True, kw_only=True)
 class ScanReport(RowsReport):
-    """What a scan read and wrote.
+    """Report of a scan.
 
     Attributes
     ----------
     table
-        The table that was read.
+        The source table.
     segments, tasks, lanes
-        How the table was split: TotalSegments, Spark tasks, segments read at the same time.
+        TotalSegments, number of Spark tasks, and segments read at the same time.
     items
-        Items the service returned, as many as there are rows.
+        Items returned by the service, equal to the number of rows.
     rescued
         Rows whose ``_rescue`` is not null.
     wire_bytes
@@ -230,20 +232,20 @@ class ScanReport(RowsReport):
     rcu_asked_per_second
         The budget, or null.
     rcu_consumed
-        Read units the service charged, schema sampling included.
+        Read units charged by the service, including schema sampling.
     rcu_peak_10s_ratio
         The highest 10 s window of granted units over 10 × the budget; null without a budget or under 10 s of run.
     throttles
         Throttled requests by reason.
     digest
-        Order-independent digest of the items as the service returned them, or null.
+        Order-independent digest of the items returned by the service, or null.
     scanned_items
-        Items the service read and charged: more than it returned where they had to meet a condition; of items that
-        were looked up, their keys.
+        Items that the service read and charged. With a condition it returns fewer; for lookups it is the number of
+        keys.
     missing_keys, missing_examples
-        Keys that were looked up and have no item, and some of them, as DynamoDB JSON, if keys are among the columns.
+        Keys without an item in a lookup, and examples as DynamoDB JSON, if keys are among the columns.
     resumed_items
-        Items that earlier runs of the same job had read.
+        Items read by earlier runs of the same job.
     """
 
     table: str
@@ -266,14 +268,14 @@ class ScanReport(RowsReport):
 
 @dataclass(frozen=True, kw_only=True)
 class DemoReport(ScanReport):
-    """What the demo did: a scan's report, and whether the files hold what the table held.
+    """Report of the demo: a scan's report, and the comparison of the files with the table.
 
     Attributes
     ----------
     validated
         Whether count and digest of source and target are equal.
     digest_source, digest_target
-        The digests of the items as the service returned them, and of the rows read back from the files.
+        The digests of the items returned by the service, and of the rows read back from the files.
     """
 
     validated: bool = False
@@ -283,7 +285,7 @@ class DemoReport(ScanReport):
 
 @dataclass(frozen=True, kw_only=True)
 class WriteReport(PlannedReport):
-    """What a load or a write did.
+    """Report of a load or a write.
 
     Attributes
     ----------
@@ -292,37 +294,37 @@ class WriteReport(PlannedReport):
     written
         Rows whose write the service acknowledged.
     skipped
-        Rows whose condition failed: an item was there, or a newer one.
+        Rows whose condition failed: the item exists, or a newer one.
     rejected
-        Rows that make no legal item or that the service refused.
+        Rows that are not valid items, or that the service rejected.
     wcu_asked_per_second
         The budget, or null.
     wcu_consumed
-        Write units the service charged, secondary indexes included.
+        Write units charged by the service, including secondary indexes.
     wcu_peak_10s_ratio
         The highest 10 s window of granted units over 10 × the budget; null without a budget or under 10 s of run.
     write_seconds
         From the first to the last write request.
     throttles
-        Throttled requests by reason; ``unprocessed`` counts answers that left some rows.
+        Throttled requests by reason; ``unprocessed`` counts responses with unprocessed rows.
     retries
-        Requests that were sent again, whole or in part.
+        Requests that were repeated, completely or in part.
     job_id
-        The load; under the same one it goes on where it stopped. Null where rows did not come from files.
+        Id of the load; a run with the same id resumes it. Null if rows did not come from files.
     resumed_rows
-        Rows that earlier runs of the same load had finished.
+        Rows finished by earlier runs of the same load.
     earlier_job_id
-        The job that last loaded the same files into the same table in the same way under another id, or null.
+        The job that last loaded the same files into the same table with the same options under another id, or null.
     rejects_uri
-        Where the rejected rows of this run lie, or null.
+        Location of the rejected rows of this run, or null.
     hottest_keys
-        Partition keys whose rows were throttled most often, or came back unprocessed, and how often; at most five.
+        Partition keys with the most throttled or unprocessed rows, and their counts; at most five.
     source
-        The files that were written, or null for rows in memory.
+        The source files, or null for rows in memory.
     table, mode
-        What was written to, and how.
+        The target table and the write mode.
     files_skipped
-        Paths of files that were passed over, since their names say that they are no data.
+        Paths of skipped files, whose names mark them as no data.
     """
 
     rows: int
@@ -347,19 +349,19 @@ class WriteReport(PlannedReport):
 
 
 class Clock:
-    """Measure wall time and this process's CPU time since the clock was made."""
+    """Clock of wall time and of this process's CPU time since its creation."""
 
     def __init__(self) -> None:
         self._began, self._cpu_began = time.monotonic(), time.process_time()
 
     def seconds(self) -> float:
-        """Return wall seconds so far."""
+        """Return the elapsed wall seconds."""
         return time.monotonic() - self._began
 
     def cpu_seconds(self) -> float:
-        """Return user + system seconds of this process so far."""
+        """Return the elapsed user and system seconds of this process."""
         return time.process_time() - self._cpu_began
 
     def times(self) -> dict[str, Any]:
-        """Return both, rounded, by the names of their fields in reports."""
+        """Return both times, rounded, by the field names of reports."""
         return {"seconds": round(self.seconds(), 3), "cpu_seconds": round(self.cpu_seconds(), 3)}

@@ -1,4 +1,4 @@
-"""Estimate the jobs that the service runs itself, from exports to restores, and a month of captured changes."""
+"""Estimates of jobs that AWS runs, such as exports and restores, and of a month of captured changes."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ if TYPE_CHECKING:
 
 ASSUMED_ITEM_BYTES = 400.0
 DIGEST_SAMPLE_ITEMS = 100
-"""Items that are sampled before a table is read for its digest."""
-LEAST_SECONDS = 600.0
-"""Exports and imports take ten minutes even for ten items."""
+"""Sampled items before the scan for a digest."""
+MIN_SECONDS = 600.0
+"""Minimum time of exports and imports, even for ten items."""
 BACKUP_SECONDS = 60.0
-"""Assumed: a backup can be restored within minutes, however large the table is.
+"""Assumed time of a backup, which can be restored within minutes at any table size.
 
 https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_CreateBackup.html
 """
 RESTORE_SECONDS = 3600.0
-"""95 of 100 tables are restored within the hour, says AWS; how long one takes is the service's own.
+"""Assumed time of a restore. AWS states that 95 % of tables are restored within an hour; the actual time varies.
 
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/PointInTimeRecovery.Tutorial.html
 """
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.HowItWorks.html
-LEAST_INCREMENT_BYTES = 10 * 1024 * 1024
-# Assumed: an export's objects, and what text takes in them, of the size of the items.
+MIN_INCREMENT_BYTES = 10 * 1024 * 1024
+# Assumed size of an export's objects, and the size of the text in them relative to that of the items.
 _EXPORT_OBJECT_BYTES = 32 * 1024 * 1024
 _STORED_RATIO = 0.4
 _EXPORT_MANIFESTS = 6
-# Assumed: how many times its size compressed text of items is.
+# Assumed compression ratio of the text of items.
 TEXT_RATIOS = {"zstd": 6.0, "gzip": 5.0, "none": 1.0}
 
 _SERVICE = "the service"
-# A partition takes 1,000 writes a second, and a stream has a shard for each partition.
+# A partition accepts 1,000 writes per second, and a stream has one shard per partition.
 _SHARD_WRITES = 1_000
-# A record of a stream holds an item as JSON: this many times its size, and what surrounds it.
+# A record of a stream contains an item as JSON: this ratio of its size, and an envelope.
 _JSON_RATIO, _ENVELOPE_BYTES, _KEY_BYTES = 1.4, 300, 50
 _LAMBDA_MEMORY_GB, _LAMBDA_SECONDS, _LAMBDA_RECORDS = 0.25, 0.2, 100
 _CAPTURED_RATIO = 0.15
@@ -57,15 +57,15 @@ _FIREHOSE_BYTES = 5 * 1024
 
 
 def exported_bytes(table: TableDescription) -> int:
-    """Return what a full export is billed by: the table and its local indexes."""
-    return table.size_bytes + sum(each.size_bytes for each in table.indexes if not each.is_global)
+    """Return the billed bytes of a full export: the table and its local indexes."""
+    return table.size_bytes + sum(index.size_bytes for index in table.indexes if not index.is_global)
 
 
 def export_estimate(
     table: TableDescription, prices: Prices, *, is_full: bool, is_encrypted: bool, enables_recovery: bool
 ) -> Estimate:
-    """Return what an export takes and costs; of an increment, whose changes nobody knows before, the least."""
-    size = exported_bytes(table) if is_full else LEAST_INCREMENT_BYTES
+    """Return the resources and cost of an export; for an increment the minimum, because its changes are unknown."""
+    size = exported_bytes(table) if is_full else MIN_INCREMENT_BYTES
     stored = size * _STORED_RATIO
     objects = max(1, math.ceil(stored / _EXPORT_OBJECT_BYTES)) + _EXPORT_MANIFESTS
     parts: list[Part] = [
@@ -75,42 +75,42 @@ def export_estimate(
         ("S3 storage for a month", "s3_storage", stored / GB),
         ("KMS", "kms_requests", objects if is_encrypted else 0),
     ]
-    return Estimate(0.0, s3_requests(parts), size, LEAST_SECONDS, f"{_SERVICE}, at the least", prices.cost(parts))
+    return Estimate(0.0, s3_requests(parts), size, MIN_SECONDS, f"{_SERVICE}, at the least", prices.cost(parts))
 
 
 def heal_estimate(windows: int, prices: Prices) -> Estimate:
-    """Return what incremental exports take and cost, at the least: nobody knows before what has changed."""
-    size = windows * LEAST_INCREMENT_BYTES
+    """Return the minimum resources and cost of incremental exports, because their changes are unknown."""
+    size = windows * MIN_INCREMENT_BYTES
     objects = windows * (1 + _EXPORT_MANIFESTS)
     parts: list[Part] = [
         ("exports of 10 MB at least", "incremental_export", size / GB),
         ("S3 writes", "s3_writes", objects),
     ]
-    seconds = windows * LEAST_SECONDS
+    seconds = windows * MIN_SECONDS
     return Estimate(0.0, s3_requests(parts), size, seconds, f"{_SERVICE}, at the least", prices.cost(parts))
 
 
 def billed_figures(price: str, size_bytes: int, began: str | None, ended: str | None, prices: Prices) -> Figures:
-    """Return what a job took that is billed by its bytes; times are ISO 8601."""
+    """Return the actual figures of a job that is billed by bytes. Times are ISO 8601."""
     return Figures(0.0, seconds_between(began, ended), size_bytes, prices.cost([(price, price, size_bytes / GB)]).usd)
 
 
 def seconds_between(began: str | None, ended: str | None) -> float | None:
-    """Return the seconds between two times of ISO 8601; None if one is unknown."""
+    """Return the seconds between two ISO 8601 times; None if one is unknown."""
     if began is None or ended is None:
         return None
     return (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
 
 
 def import_estimate(plan: ImportPlan, prices: Prices) -> Estimate:
-    """Return what an import takes and costs: AWS bills the text before compression; indexes cost nothing."""
+    """Return the resources and cost of an import. AWS bills the uncompressed text; indexes are free."""
     size = _text_bytes(plan)
     parts: list[Part] = [("import", "import", size / GB), ("S3 reads", "s3_reads", plan.objects)]
-    return Estimate(0.0, s3_requests(parts), size, LEAST_SECONDS, f"{_SERVICE}, at the least", prices.cost(parts))
+    return Estimate(0.0, s3_requests(parts), size, MIN_SECONDS, f"{_SERVICE}, at the least", prices.cost(parts))
 
 
 def bulk_estimate(plan: BulkPlan, table: TableDescription, prices: Prices) -> Estimate:
-    """Return what a bulk put takes and costs: the write units of its items, new in the table and all its indexes."""
+    """Return the resources and cost of a bulk put: the write units of its items, in the table and all indexes."""
     size = round(plan.object_bytes * TEXT_RATIOS[plan.compression])
     units = seconds = None
     parts: list[Part] = [("S3 reads", "s3_reads", plan.objects)]
@@ -124,7 +124,7 @@ def bulk_estimate(plan: BulkPlan, table: TableDescription, prices: Prices) -> Es
 
 
 def restore_estimate(size_bytes: int, prices: Prices, verified: Iterable[TableDescription] = ()) -> Estimate:
-    """Return what a restore takes and costs.
+    """Return the resources and cost of a restore.
 
     Parameters
     ----------
@@ -136,16 +136,18 @@ def restore_estimate(size_bytes: int, prices: Prices, verified: Iterable[TableDe
 
 
 def backup_estimate(table: TableDescription, prices: Prices, *, digest: bool = False) -> Estimate:
-    """Return what a backup takes, and costs in a month; for a digest the table is read."""
+    """Return the resources of a backup, and its monthly cost. For a digest the table is read."""
     parts: list[Part] = [("backup for a month", "backup_storage", table.size_bytes / GB)]
     estimate = Estimate(0.0, 1, table.size_bytes, BACKUP_SECONDS, f"{_SERVICE}, about")
     return _with_reads(estimate, parts, [table] if digest else [], prices)
 
 
 def verification_units(size_bytes: float, item_bytes: float) -> float:
-    """Return the read units of reading a whole table strongly consistent, and a sample of it, as digests do."""
+    """Return the read units of a digest: a strongly consistent scan of the table, and a sample."""
     sample_bytes = min(size_bytes, DIGEST_SAMPLE_ITEMS * item_bytes)
-    return sum(scan_units(each, item_bytes, consistent=True) for each in (size_bytes, sample_bytes) if each)
+    return sum(
+        scan_units(read_bytes, item_bytes, consistent=True) for read_bytes in (size_bytes, sample_bytes) if read_bytes
+    )
 
 
 def _units_of(table: TableDescription) -> float:
@@ -156,7 +158,7 @@ def _units_of(table: TableDescription) -> float:
 def _with_reads(
     estimate: Estimate, parts: list[Part], verified: Iterable[TableDescription], prices: Prices
 ) -> Estimate:
-    """Return an estimate of these parts and of reading tables to verify them, at the rate that jobs take of them."""
+    """Return an estimate that includes these parts and the scans of the verified tables at the rate of jobs."""
     tables = tuple(verified)
     units = sum(map(_units_of, tables))
     seconds = (estimate.seconds or 0.0) + sum(map(_reading_seconds, tables))
@@ -168,7 +170,7 @@ def _with_reads(
 
 
 def _reading_seconds(table: TableDescription) -> float:
-    """Return how long a table is read: at half of its capacity, and as its partitions serve it."""
+    """Return the seconds to read a table with half of its capacity, within the limits of its partitions."""
     rate = None if table.on_demand or table.rcu is None else table.rcu * DEFAULT_RATIO
     units = _units_of(table)
     return max(units / rate if rate else 0.0, limits_of(table, "reads").serves(units).lasting_seconds)
@@ -180,22 +182,22 @@ def _text_bytes(plan: ImportPlan) -> int:
 
 @dataclass(frozen=True)
 class CapturePlan(EstimatedPlan):
-    """Describe what capturing a table's changes for a month takes and costs.
+    """Monthly resources and cost of capturing a table's changes.
 
     Attributes
     ----------
     through
-        What brings the changes.
+        Service that delivers the changes.
     records
-        Changes in a month.
+        Changes per month.
     record_bytes
         Size of a change with its images.
     shards
-        Shards of the stream, one for each partition that the writes need.
+        Shards of the stream, one per partition that the writes need.
     files
-        Files that are written in a month.
+        Files written per month.
     estimate
-        Its requests, bytes, and cost.
+        Requests, bytes and cost.
     """
 
     through: str
@@ -208,7 +210,7 @@ class CapturePlan(EstimatedPlan):
 
 
 def plan_capture(options: PlanCaptureOptions, prices: Prices) -> CapturePlan:
-    """Return the plan of capturing changes for a month, from the options alone."""
+    """Return the plan of capturing changes for a month, from the options only."""
     rate, item = options.records_per_second, options.item_bytes
     records = round(rate * SECONDS_A_MONTH)
     shards = max(1, math.ceil(rate * write_units(math.ceil(item)) / _SHARD_WRITES))

@@ -1,4 +1,4 @@
-"""Stage the files of a job, which stay invisible until its commit."""
+"""Staging of a job's files, which stay invisible until its commit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Staging:
-    """Say where a job's files are staged, and their format and size. Picklable."""
+    """Staging location, format and size of a job's files. Picklable."""
 
     store: ObjectStore
     job_id: str
@@ -43,14 +43,14 @@ class Staging:
     def write(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, task: int, log: MisfitLog
     ) -> tuple[StagedFile, ...]:
-        """Stage the batches of one attempt of one task; if it fails, nothing stays staged.
+        """Stage the batches of one attempt of a task. A failed attempt leaves no staged files.
 
-        The attempt's number in the file names is random, so that no two attempts use the same names.
+        The attempt number in the file names is random, so that no two attempts use the same names.
 
         Parameters
         ----------
         log
-            Where values without a partition are counted.
+            Log of values without a partition.
         """
         writer = self.writer(schema, FileNaming(self.job_id, task, secrets.randbelow(10**6)))
         try:
@@ -65,26 +65,26 @@ class Staging:
         return staged
 
     def empty(self, schema: pa.Schema) -> tuple[StagedFile, ...]:
-        """Stage a file without rows, so that readers of an empty source's output find its columns."""
+        """Stage a file without rows, so that readers of an empty output can read its columns."""
         return tuple(self.writer(schema, FileNaming(self.job_id, 0)).finish(keep_empty=True))
 
     def partitioning(self, schema: pa.Schema) -> Partitioning | None:
-        """Return how rows of a schema are partitioned, if they are.
+        """Return the partitioning of rows of a schema, or None.
 
         Raises
         ------
         OptionError
-            If the schema lacks a column, or has one of the same name.
+            If the schema lacks a column, or has a column of the same name.
         """
         return None if self.partition_by is None else partitioning_of(self.partition_by, schema)
 
     def described_partitions(self, schema: pa.Schema) -> list[dict[str, Any]]:
-        """Return the columns of the folders as a manifest says them; none if rows are not partitioned."""
+        """Return the columns of the folders in the format of a manifest; empty if rows are not partitioned."""
         partitioning = self.partitioning(schema)
         return [] if partitioning is None else partitioning.describe()
 
     def writer(self, schema: pa.Schema, naming: FileNaming) -> RollingWriter | PartitionedWriter:
-        """Return a writer of the files of one attempt of one task."""
+        """Return the writer of one attempt of a task."""
         partitioning = self.partitioning(schema)
         if partitioning is None:
             return RollingWriter(self.store, naming, schema, self.files)
@@ -94,18 +94,18 @@ class Staging:
 
 
 def open_staging(options: FilesOptions, file_format: str = "parquet", keys: Iterable[str] = ()) -> Staging:
-    """Return the staging of a job at the target that its options name.
+    """Return the staging of a job at the target in its options.
 
     Parameters
     ----------
     keys
-        Key attributes, of which each file's statistics are noted.
+        Key attributes, whose statistics are recorded for each file.
 
     Raises
     ------
     OptionError, DdbioError
-        As :func:`ddbio.jobs.stores.open_store` and :func:`ddbio.commit.contents.require_target` say; or if the
-        format has no such compression, or its library is not installed.
+        See :func:`ddbio.jobs.stores.open_store` and :func:`ddbio.commit.contents.require_target`. Also if the format
+        does not support the compression, or its library is not installed.
     """
     FORMATS[file_format].codec(options.compression)
     files = FileOptions(
@@ -121,14 +121,14 @@ def open_staging(options: FilesOptions, file_format: str = "parquet", keys: Iter
 
 
 def stored_format(asked: str) -> str:
-    """Return the format of the data files of what a job writes, which may be more than files."""
+    """Return the format of the data files of an output, which may be a lake table."""
     if asked in LAKE_FORMATS:
         return "parquet"
     return "dynamodb-json" if asked == "dynamodb-export" else asked
 
 
 def partition_by_of(options: FilesOptions) -> PartitionBy:
-    """Return what the options say of partitions."""
+    """Return the partitioning options."""
     return PartitionBy(
         texts=options.partition_by or (),
         time_unit=options.partition_time_unit,
@@ -140,9 +140,9 @@ def partition_by_of(options: FilesOptions) -> PartitionBy:
 def target_of(options: FilesOptions | ImportFilesOptions, store: ObjectStore) -> Target:
     """Return the target of a job's commit."""
     names = {field.name for field in dataclasses.fields(options)} - PYTHON_ONLY
-    given = {name: getattr(options, name) for name in sorted(names)}
-    del given["job_id"]
-    command = hashlib.blake2b(f"{type(options).__name__} {given}".encode(), digest_size=16).hexdigest()
+    values = {name: getattr(options, name) for name in sorted(names)}
+    del values["job_id"]
+    command = hashlib.blake2b(f"{type(options).__name__} {values}".encode(), digest_size=16).hexdigest()
     return Target(
         store=store,
         mode=options.mode,
@@ -153,14 +153,14 @@ def target_of(options: FilesOptions | ImportFilesOptions, store: ObjectStore) ->
 
 
 def require_same_columns(options: FilesOptions, staging: Staging, schema: pa.Schema) -> None:
-    """Refuse columns to add that have another type in the files of the target, or other partitions.
+    """Raise if added columns have another type than in the files of the target, or other partitions.
 
     Raises
     ------
     TargetError
-        As :func:`ddbio.commit.appending.require_same_types` and ``require_same_partitions`` say.
+        See :func:`ddbio.commit.appending.require_same_types` and ``require_same_partitions``.
     OptionError
-        If the rows cannot be partitioned as asked.
+        If the rows cannot be partitioned as requested.
     """
     partitioning = staging.partitioning(schema)
     if options.mode == "append" or options.overwrite_partitions:

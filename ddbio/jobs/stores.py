@@ -1,4 +1,4 @@
-"""Open the stores that a job reads and writes, by their URIs. This loads no format of files."""
+"""Stores of a job's input and output by URI. Imports no file format."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ _LOG = logging.getLogger("ddbio.commit")
 
 
 def open_store(uri: str, options: ConnectionOptions, *, is_temporary: bool = False) -> ObjectStore:
-    """Return the store behind an ``s3://`` URI (``s3a://`` is the same) or a local path.
+    """Return the store of an ``s3://`` URI (``s3a://`` is the same) or a local path.
 
     Parameters
     ----------
     is_temporary
-        Whether what is written there is deleted again: it has no storage class of its own, and is not locked.
+        Whether objects in the store are deleted again: they have no storage class and no lock.
 
     Raises
     ------
     OptionError
-        If the URI has another scheme, or is not a complete one of S3.
+        If the URI has another scheme, or is an incomplete S3 URI.
     """
-    scheme, place = parse_location(uri)
+    scheme, path = parse_location(uri)
     if scheme == "file":
-        return LocalStore(place)
+        return LocalStore(path)
     spec = s3_spec(options)
     if is_temporary:
         spec = dataclasses.replace(spec, members_of_keys=())
-    return S3Store(spec, place)
+    return S3Store(spec, path)
 
 
 def protect_sources(target: ObjectStore, mode: WriteMode, sources: Iterable[str]) -> None:
-    """Refuse to overwrite a target that holds what the job reads.
+    """Raise if an overwritten target contains a source of the job.
 
     Raises
     ------
     TargetError
-        Naming the source that would be deleted.
+        With the source that would be deleted.
     """
     below = f"{_real(target.uri)}/"
     for source in sources if mode == "overwrite" else ():
@@ -65,32 +65,32 @@ def protect_sources(target: ObjectStore, mode: WriteMode, sources: Iterable[str]
             )
 
 
-def require_shared(cluster: str | None, places: Mapping[str, str | None], *, shared_paths: bool) -> None:
-    """Refuse local paths if the tasks run on a cluster, whose workers have disks of their own.
+def require_shared(cluster: str | None, locations: Mapping[str, str | None], *, shared_paths: bool) -> None:
+    """Raise for local paths if the tasks run on a cluster, whose workers have separate disks.
 
     Parameters
     ----------
     cluster
         The master of the cluster that runs the tasks; None if this machine does.
-    places
-        The paths or URIs that the tasks read or write, by the option that names them.
+    locations
+        Paths or URIs that the tasks read or write, by option name.
 
     Raises
     ------
     OptionError
-        Naming the first such path.
+        With the first such path.
     """
-    for option, place in places.items() if cluster is not None and not shared_paths else ():
-        if place is not None and parse_location(place)[0] == "file":
+    for option, path in locations.items() if cluster is not None and not shared_paths else ():
+        if path is not None and parse_location(path)[0] == "file":
             raise OptionError(
-                f"{option} is {place!r}, a path of this machine, and the workers of {cluster} have disks of their own: "
-                "give an s3:// URI, or shared_paths if all of them reach that path"
+                f"{option} is {path!r}, a path of this machine, and the workers of {cluster} have separate disks: "
+                "give an s3:// URI, or shared_paths if that path is on a shared file system"
             )
 
 
 def _real(uri: str) -> str:
-    scheme, place = parse_location(uri)
-    return place if scheme == "s3" else str(Path(place).resolve())
+    scheme, path = parse_location(uri)
+    return path if scheme == "s3" else str(Path(path).resolve())
 
 
 ReportT = TypeVar("ReportT", bound=Report)
@@ -102,7 +102,7 @@ def committed_report(kind: type[ReportT], committed: AlreadyCommittedError) -> R
     Raises
     ------
     OptionError
-        If the job of that id was another verb's.
+        If the job with that id belongs to another verb.
     """
     manifest = committed.manifest
     _LOG.warning("job %s is committed already: this is its report, nothing was run", manifest["job_id"])

@@ -1,6 +1,6 @@
-"""What a table, its partitions and its account serve: the model of plans and simulations, and its statistics.
+"""Capacity limits of a table, its partitions and its account for plans and simulations, and table statistics.
 
-A simulation admits request by request (`advice/simulation.py`); a plan asks how long so many units take.
+A simulation admits individual requests (`advice/simulation.py`); a plan needs the time for a total of units.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ PARTITION_RCU, PARTITION_WCU = 3_000.0, 1_000.0
 PARTITION_BYTES = 10 * 10**9
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/burst-adaptive-capacity.html
 BURST_SECONDS = 300.0
-# Trials that say how unevenly few keys fall on partitions.
+# Trials that estimate the unequal distribution of few keys over partitions.
 _TRIALS = 200
 
 
 class Served(NamedTuple):
-    """Say how long a table serves so many units: at the rates that last, and with the burst it has saved up."""
+    """Time in which a table serves a number of units: at sustained rates, and with its accumulated burst capacity."""
 
     lasting_seconds: float
     burst_seconds: float
@@ -41,28 +41,28 @@ class Served(NamedTuple):
 
 @dataclass(frozen=True)
 class TableLimits:
-    """Say what a table and its account allow.
+    """Limits of a table and its account.
 
     Attributes
     ----------
     partitions
         Physical partitions.
     partition_rate
-        The most that one serves a second.
+        Maximum rate of a partition per second.
     table_rate
-        What the table serves a second; None is no limit of its own.
+        Rate of the table per second; None if it has no limit.
     account_rate
-        The same of the account in this region.
+        Rate of the account in this region.
     other_rate
-        What others consume of the table and of the account a second, evenly over the partitions.
+        Rate that others consume of the table and of the account, evenly distributed over the partitions.
     burst_seconds
-        How much of its unused capacity the table has saved up.
+        Accumulated unused capacity of the table in seconds.
     adaptive
-        Whether a partition may use what others leave, up to its own limit; else each has an equal share of the table.
+        Whether a partition may use the capacity that others leave, up to its limit; otherwise each has an equal share.
     split_seconds
-        After how long at its limit a partition splits in two; None is never.
+        Time at its limit after which a partition splits in two; None if it never splits.
     most_rate
-        Up to what rate the partitions double every half hour under load, as those of an on-demand table do.
+        Rate up to which the partitions double every 30 min under load, as those of an on-demand table.
     """
 
     partitions: int
@@ -76,35 +76,35 @@ class TableLimits:
     most_rate: float | None = None
 
     def serves(self, units: float, *, largest_share: float = 0.0) -> Served:
-        """Return how long units take at the least, and what bounds them.
+        """Return the minimum time for a number of units, and the limit that determines it.
 
         Parameters
         ----------
         largest_share
-            The share of the units that goes to one partition, if that is more than an equal one.
+            The largest share of the units in one partition, if larger than an equal share.
         """
-        whole = 0.0 if self.table_rate is None else units / max(1e-9, self.table_rate - self.other_rate)
+        table_seconds = 0.0 if self.table_rate is None else units / max(1e-9, self.table_rate - self.other_rate)
         share = max(largest_share, 1 / self.partitions)
         own = max(1e-9, self.partition_rate - self.other_rate / self.partitions) / share
-        # Partitions that are all at their limit split; one that a few keys make hot need not gain by it.
+        # Partitions split if all are at their limit. A partition with few hot keys may not benefit from a split.
         doubles = self.most_rate is not None and largest_share * self.partitions <= 1
         parts = Ramp(own).seconds(units, max(own, self.most_rate or own)) if doubles else units / own
-        saved = max(0.0, whole - self.burst_seconds)
-        return Served(max(whole, parts), max(saved, parts), by_partitions=parts > whole)
+        saved = max(0.0, table_seconds - self.burst_seconds)
+        return Served(max(table_seconds, parts), max(saved, parts), by_partitions=parts > table_seconds)
 
 
 def partition_count(size_bytes: float, units_per_second: float, partition_rate: float) -> int:
-    """Return how many physical partitions a table of that size has that bears that rate."""
+    """Return the number of physical partitions of a table with this size and rate."""
     return max(1, math.ceil(size_bytes / PARTITION_BYTES), math.ceil(units_per_second / partition_rate))
 
 
 def limits_of(table: TableDescription, what: Literal["reads", "writes"], index: str | None = None) -> TableLimits:
-    """Return the limits of a table, or of a global index of it, as its description has them.
+    """Return the limits of a table or its global index from its description.
 
     Partitions follow from size, from provisioned capacity, and from warm throughput or that of a new on-demand table.
     """
-    found = table.index(index) if index is not None else None
-    part: TableDescription | IndexDescription = found if found is not None and found.is_global else table
+    described = table.index(index) if index is not None else None
+    part: TableDescription | IndexDescription = described if described is not None and described.is_global else table
     warm_rcu, warm_wcu = part.warm_rcu or 0.0, part.warm_wcu or 0.0
     needed = 0
     if table.on_demand:
@@ -124,19 +124,18 @@ def limits_of(table: TableDescription, what: Literal["reads", "writes"], index: 
 
 
 def largest_share(weights: Sequence[float], partitions: int) -> float:
-    """Return which share of all writes the busiest partition is expected to have, by the shares of frequent keys.
+    """Return the expected share of writes of the busiest partition, given the shares of frequent keys.
 
-    Keys fall on partitions by chance: with few of them some partitions have several. What the frequent ones leave is
-    spread evenly.
+    Keys are distributed randomly: with few keys some partitions have several. Other writes are distributed evenly.
     """
     if not weights or partitions == 1:
         return 0.0
-    # Verbs that only ask the service load this module too, and half of their start would be numpy.
+    # Verbs that only call the service load this module too, and numpy would take half of their start time.
     import numpy as np  # noqa: PLC0415
 
-    places = np.random.default_rng(0).integers(partitions, size=(_TRIALS, len(weights)))
+    partition_of_key = np.random.default_rng(0).integers(partitions, size=(_TRIALS, len(weights)))
     sums = np.zeros((_TRIALS, partitions))
-    np.add.at(sums, (np.arange(_TRIALS)[:, None], places), np.asarray(weights))
+    np.add.at(sums, (np.arange(_TRIALS)[:, None], partition_of_key), np.asarray(weights))
     return float(sums.max(axis=1).mean()) + (1 - sum(weights)) / partitions
 
 
@@ -145,16 +144,16 @@ _ASSUMED_ITEM_BYTES = 400.0
 
 @dataclass(frozen=True)
 class TableStatistics:
-    """Hold a table's description, and numbers that go beyond it.
+    """Description of a table with additional statistics.
 
     Attributes
     ----------
     item_bytes
         The mean size of its items.
     changes_per_second
-        How many items are written a second; None if that is not said.
+        Items written per second; None if unknown.
     recovery
-        Whether it has point-in-time recovery.
+        Whether the table has point-in-time recovery.
     """
 
     table: TableDescription
@@ -164,16 +163,16 @@ class TableStatistics:
 
 
 def read_statistics(path: str) -> TableStatistics:
-    """Return what a file of JSON says: DescribeTable's answer, and numbers beside or in its ``Table``.
+    """Read statistics from a JSON file: a response of DescribeTable, with statistics next to or in its ``Table``.
 
-    Only its size is needed; a table of which no capacity is said is on demand. The numbers are
-    ``AverageItemSizeBytes``, else the mean is the size over the items, and ``ChangesPerSecond``; the answer of
-    DescribeContinuousBackups may stand there as well.
+    Only its size is required. A table without stated capacity is on demand. The statistics are ``ChangesPerSecond`` and
+    ``AverageItemSizeBytes``, whose default is size divided by items. The file may also contain the response of
+    DescribeContinuousBackups.
 
     Raises
     ------
     OptionError
-        If it cannot be read, or is no such file.
+        If the file cannot be read, or has another format.
     """
     try:
         values: dict[str, Any] = json.loads(local_path(path).read_text(encoding="utf-8"))
@@ -192,18 +191,18 @@ def read_statistics(path: str) -> TableStatistics:
         raise OptionError(f"statistics {path} cannot be read: {error.strerror}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise OptionError(
-            f"statistics {path} describe no table ({type(error).__name__}: {error}): give the answer of DescribeTable "
-            "as JSON, or at least TableSizeBytes and ItemCount"
+            f"statistics {path} describe no table ({type(error).__name__}: {error}): give the response of "
+            "DescribeTable as JSON, or at least TableSizeBytes and ItemCount"
         ) from None
     is_recoverable = backups.get("PointInTimeRecoveryStatus") == "ENABLED"
     return TableStatistics(table, mean or mean_item_bytes(table), changes, is_recoverable)
 
 
 def statistics_table(path: str | None) -> TableDescription | None:
-    """Return the table that a file describes, or None without a file."""
+    """Return the table in a file, or None without a file."""
     return None if path is None else read_statistics(path).table
 
 
 def mean_item_bytes(table: TableDescription) -> float:
-    """Return a table's size over its items, or 400 bytes if it says nothing of them."""
+    """Return a table's size divided by its items, or 400 bytes if unknown."""
     return max(1.0, table.size_bytes / table.item_count) if table.item_count else _ASSUMED_ITEM_BYTES

@@ -1,4 +1,4 @@
-"""Wait for a job of the service: describe it until it ends, ever less often."""
+"""Polling of a job of an AWS service until it ends, with increasing pauses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger("ddbio.progress")
 _LINE_SECONDS = 60.0
 _FIRST_PAUSE_SECONDS = 0.5
 _GROWTH = 1.5
-# Of exports, imports, bulk puts, backups and tables. Any other status, even one new to this version, is a running one.
+# Final states of exports, imports, bulk puts, backups and tables. Any other status, even a new one, is a running one.
 _ENDED = frozenset(
     {
         "ACTIVE",
@@ -33,16 +33,16 @@ _ENDED = frozenset(
 
 
 class Job(Protocol):
-    """What every kind of job has."""
+    """Common interface of jobs."""
 
     @property
     def arn(self) -> str:
-        """Return its name."""
+        """Return its ARN."""
         ...
 
     @property
     def status(self) -> str:
-        """Return its status as the service names it."""
+        """Return its status, as the service names it."""
         ...
 
 
@@ -52,30 +52,30 @@ JobT = TypeVar("JobT", bound=Job)
 def await_end(
     describe: Callable[[], JobT], options: WaitPolicyOptions, watch: Callable[[JobT, float], None] | None = None
 ) -> JobT:
-    """Return the description of a job once it has ended.
+    """Wait until a job has ended, and return its description.
 
     Parameters
     ----------
     watch
-        Called with the job and the seconds waited so far, after each description.
+        Called with the job and the elapsed seconds after each description.
 
     Raises
     ------
     ThrottledError
-        If it still runs after ``wait_seconds``; it goes on.
+        If it still runs after ``wait_seconds``. The job continues.
     EndpointError, ThrottledError
-        If the endpoint has not answered for ``deadline_seconds``.
+        If the endpoint has not responded for ``deadline_seconds``.
     KeyboardInterrupt
-        Its message says that the job goes on.
+        With a message that the job continues.
     """
     clock = Clock()
     seen_at, pause, line_at = 0.0, _FIRST_PAUSE_SECONDS, _LINE_SECONDS
-    name = "what the service was asked for"
+    name = "the requested job"
     while True:
         try:
             job = describe()
         except (EndpointError, ThrottledError):
-            # A job of hours outlives a network that is away for minutes, and other people's requests.
+            # A job of hours survives a network outage of minutes, and throttling by other callers.
             if clock.seconds() - seen_at > options.deadline_seconds:
                 raise
         else:
@@ -88,10 +88,10 @@ def await_end(
                 _log.info("%s is %s after %.0f s", job.arn, job.status, seen_at)
                 line_at = seen_at + _LINE_SECONDS
             if seen_at > options.wait_seconds:
-                message = f"{job.arn} is still {job.status} after {seen_at:.0f} s; it goes on: wait again"
+                message = f"{job.arn} is still {job.status} after {seen_at:.0f} s; it continues: wait again"
                 raise ThrottledError(message, 0.0, seen_at)
         try:
             time.sleep(min(pause, options.poll_seconds))
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"{name} goes on") from None
+            raise KeyboardInterrupt(f"{name} continues") from None
         pause *= _GROWTH

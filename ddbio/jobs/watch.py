@@ -1,4 +1,4 @@
-"""Follow a running job: show its progress, or report it to a function of the caller."""
+"""Progress of a running job: shown, or reported to a function of the caller."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ PlanT_contra = TypeVar("PlanT_contra", contravariant=True)
 
 
 class Watch(Protocol[PlanT_contra]):
-    """Follow a running job, to show its progress."""
+    """Display of a running job's progress."""
 
     def running(self, plan: PlanT_contra, budget: LocalBudget) -> AbstractContextManager[None]:
-        """Show the plan, then what the budget has counted while the context is open."""
+        """Show the plan, then the counts of the budget while the context is open."""
         ...
 
 
 class Unwatched:
-    """Show nothing."""
+    """Watch that shows nothing."""
 
     def running(self, plan: Any, budget: LocalBudget) -> AbstractContextManager[None]:
         """Return a context that does nothing."""
@@ -40,20 +40,20 @@ class Unwatched:
 
 @dataclass(frozen=True)
 class JobOutline:
-    """What is known of a job's extent before it runs.
+    """Known extent of a job before it runs.
 
     Attributes
     ----------
     name
-        What runs, like ``scan orders``.
+        The command, such as ``scan orders``.
     unit
         ``RCU`` or ``WCU``; empty for a job that consumes no capacity.
     goal
-        How many items or rows it will have brought at its end, those of earlier runs included; None if unknown.
+        Number of items or rows at the end, including those of earlier runs; None if unknown.
     units_per_second
-        Its budget, or None.
+        Units per second of the budget, or None.
     done
-        Rows that earlier runs have brought.
+        Rows of earlier runs.
     """
 
     name: str
@@ -68,18 +68,18 @@ REPORT_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Progress(Result):
-    """How far a job is.
+    """Progress of a job.
 
     Attributes
     ----------
     job
-        What runs, like ``scan orders``.
+        The command, such as ``scan orders``.
     items
-        Items or rows that are done, those of earlier runs of a load included.
+        Finished items or rows, including those of earlier runs of a load.
     goal
-        How many they will be, as the plan expects; None if unknown.
+        Expected number of items or rows; None if unknown.
     consumed_units
-        Read or write units that the service has charged.
+        Read or write units charged by the service.
     elapsed_seconds
         Time since the job's budget was opened.
     is_done
@@ -95,7 +95,7 @@ class Progress(Result):
 
 
 class ProgressReporter:
-    """Call a function about once a second, from a thread of its own, while a job runs, and once when it ends."""
+    """Progress reporter: calls a function about once a second from a separate thread, and once when the job ends."""
 
     def __init__(self, report: Callable[[Progress], None]) -> None:
         self._report = report
@@ -109,7 +109,7 @@ class ProgressReporter:
         outline = plan.outline
         ended = threading.Event()
         budget.is_followed = True
-        # What was read before, as a sample, is no part of the job.
+        # Earlier reads, such as a sample, are not part of the job.
         before = budget.usage().items - outline.done
 
         def report(*, is_done: bool) -> None:

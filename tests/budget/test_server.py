@@ -27,8 +27,8 @@ from ddbio.budget import (
     TaskAttempt,
     Usage,
 )
-from ddbio.budget.client import MessageChannel, _out_of_reach
-from ddbio.budget.local import LONGEST_WAIT_SECONDS, RequestCounts
+from ddbio.budget.client import MessageChannel, _unreachable_drivers
+from ddbio.budget.local import MAX_WAIT_SECONDS, RequestCounts
 from ddbio.budget.pacing import ThrottleScope
 from ddbio.budget.server import _Listener
 from ddbio.errors import OptionError
@@ -136,7 +136,7 @@ def test_a_stranger_is_refused_and_holds_nobody_up(words: bytes) -> None:
 def test_strangers_are_bounded_and_a_worker_is_served_beside_them() -> None:
     """Of connections without a proof only so many stay open: the oldest ends for the next; workers are no strangers."""
     with BudgetServer(LocalBudget(None)) as server:
-        server._listener.most_strangers, server._listener.grace_seconds = 4, 0.0
+        server._listener.max_unauthenticated, server._listener.grace_seconds = 4, 0.0
         early = join(server)
         assert early.acquire(1.0).central
         strangers = [connect(server.address) for _ in range(20)]
@@ -148,7 +148,7 @@ def test_strangers_are_bounded_and_a_worker_is_served_beside_them() -> None:
         late = join(server)
         assert late.acquire(1.0).central
         assert early.acquire(1.0).central
-        assert len(server._listener._strangers) <= 4
+        assert len(server._listener._unauthenticated) <= 4
         early.close()
         late.close()
         for stranger in strangers:
@@ -195,14 +195,14 @@ def test_what_strangers_hold_is_taken_back_without_file_descriptors(number: int)
     here, there = socket.socketpair()
     with here, there, _Listener("127.0.0.1", 0, LocalBudget(None), b"key") as listener, listener.socket:
         listener.socket = Failing(number)
-        listener._strangers[here] = 0.0
+        listener._unauthenticated[here] = 0.0
         with pytest.raises(OSError, match="gone"):
             listener.get_request()
         there.setblocking(False)
         if number == errno.ECONNABORTED:
-            assert list(listener._strangers) == [here]
+            assert list(listener._unauthenticated) == [here]
         else:
-            assert (there.recv(1), listener._strangers) == (b"", {})
+            assert (there.recv(1), listener._unauthenticated) == (b"", {})
 
 
 class Failing:
@@ -418,7 +418,7 @@ def test_a_driver_that_comes_into_reach_is_met_again() -> None:
     early = BudgetClient(BudgetAddress("127.0.0.1", port, b"key"), fallback_units_per_second=None)
     assert not early.has_met_driver()
     with BudgetServer(LocalBudget(None), ports=(port,)) as server:
-        _out_of_reach[server.address] = _out_of_reach.pop(early._address)
+        _unreachable_drivers[server.address] = _unreachable_drivers.pop(early._address)
         attempt = TaskAttempt("1", 1, 60.0)
         late = [BudgetClient(server.address, fallback_units_per_second=None, attempt=attempt) for _ in range(3)]
         assert not late[0].has_met_driver()
@@ -450,7 +450,7 @@ def test_a_portion_that_is_spent_alone_is_corrected() -> None:
         port = listener.getsockname()[1]
     client = BudgetClient(BudgetAddress("127.0.0.1", port, b"key"), fallback_units_per_second=1000.0)
     client.settle(client.acquire(1.0), 1e9)
-    assert client.reserve(1.0).wait_seconds() >= LONGEST_WAIT_SECONDS
+    assert client.reserve(1.0).wait_seconds() >= MAX_WAIT_SECONDS
     client.close()
 
 
@@ -526,7 +526,7 @@ def test_only_the_latest_attempt_of_a_task_is_granted_requests(rate: float | Non
         waiting = old.reserve(1.0)
         new.settle(new.acquire(1.0), 1.0)
         for ended in (lambda: old.acquire(1.0), old.require_latest, lambda: late.acquire(1.0)):
-            with pytest.raises(AttemptReplacedError, match="another attempt of this task has begun"):
+            with pytest.raises(AttemptReplacedError, match="another attempt of this task has started"):
                 ended()
         # What was granted before is sent; the position in the line is asked for again, and refused.
         waiting.wait_seconds()
@@ -552,7 +552,7 @@ def test_an_attempt_that_lost_the_driver_ends_before_spark_begins_another() -> N
     for client in (patient, stranger):
         client.settle(client.acquire(1.0), 1.0)
         client.require_latest()
-    with pytest.raises(AttemptReplacedError, match="another attempt of this task may have begun"):
+    with pytest.raises(AttemptReplacedError, match="another attempt of this task may have started"):
         frozen.acquire(1.0)
     for client in (patient, frozen, stranger):
         client.close()
@@ -574,7 +574,7 @@ def test_a_later_attempt_waits_until_the_earlier_one_must_ask_again() -> None:
         reservation = new.reserve(1.0)
         assert reservation.wait_seconds() == 0
         reservation.grant()
-        with pytest.raises(AttemptReplacedError, match="another attempt of this task has begun"):
+        with pytest.raises(AttemptReplacedError, match="another attempt of this task has started"):
             old.acquire(1.0)
         with pytest.raises(AttemptReplacedError):
             old.fence.require_latest()

@@ -72,7 +72,7 @@ def test_a_driver_that_looks_sees_the_counts_meanwhile(caplog: pytest.LogCapture
         assert usage.throttles == {"account": 1}
         assert usage.elapsed_seconds > 0
     (message,) = caplog.messages
-    assert "the account's throughput quota is met" in message
+    assert "the account's throughput quota is reached" in message
 
 
 @pytest.mark.parametrize("is_limited", [False, True])

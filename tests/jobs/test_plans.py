@@ -225,7 +225,7 @@ def test_verification_is_planned_and_counted(connection):
 def test_a_file_that_describes_no_table_is_refused(tmp_path):
     """The message says what it should be."""
     (tmp_path / "stats.json").write_text("[]", "utf-8")
-    with pytest.raises(OptionError, match="give the answer of DescribeTable"):
+    with pytest.raises(OptionError, match="give the response of DescribeTable"):
         ddbio.plan_scan("t", from_file=tmp_path / "stats.json")
     with pytest.raises(OptionError, match="cannot be read"):
         ddbio.plan_scan("t", from_file=tmp_path / "none.json")

@@ -79,5 +79,5 @@ def test_interrupt_says_that_the_job_goes_on(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("time.sleep", interrupted)
-    with pytest.raises(KeyboardInterrupt, match="arn:job goes on"):
+    with pytest.raises(KeyboardInterrupt, match="arn:job continues"):
         await_end(looks("IN_PROGRESS"), options())

@@ -1,7 +1,7 @@
-"""Read a book of prices, and price what a job consumes.
+"""Price books, and the cost of a job's consumption.
 
-``us-east-1.json`` beside this module is the book that ddbio has. Each price names its page, its service and usage type
-in AWS's bills, and the day as of which it is known. What AWS gives free to an account is never taken off.
+``us-east-1.json`` next to this module is ddbio's own book. Each price has its page, its service and usage type in AWS's
+bills, and the date of the price. The free tier of accounts is never deducted.
 """
 
 from __future__ import annotations
@@ -21,27 +21,28 @@ if TYPE_CHECKING:
     from ddbio.aws.table_description import TableDescription
 
 OWN_REGION = "us-east-1"
-"""The region whose prices stand in for those of regions without a book."""
+"""The region whose prices are used for regions without a book."""
 
 _OLD = timedelta(days=180)
 
 
 @dataclass(frozen=True)
 class Price:
-    """Hold one price.
+    """A price.
 
     Attributes
     ----------
     usd, per
-        What so many units cost.
+        Cost of ``per`` units.
     unit, usage_type
-        The unit's name, and what bills and the AWS Price List call it.
+        Name of the unit, and the usage type in bills and in the AWS Price List.
     source, date
-        The page that has the price, and the day as of which it is known.
+        Page with the price, and the date of the price.
     service
         Code of the service in the AWS Price List.
     tiers
-        Ends of a month's quantities, the last one infinite, and the price up to each; empty if there is one price.
+        Monthly quantities at which tiers end, the last one infinite, and the price of each tier; empty if there is one
+        price.
     """
 
     usd: float
@@ -54,7 +55,7 @@ class Price:
     tiers: tuple[tuple[float, float], ...] = ()
 
     def of(self, quantity: float) -> float:
-        """Return what a quantity costs: each tier's part of it at the price of that tier."""
+        """Return the cost of a quantity: each tier's part of it at the price of that tier."""
         if not self.tiers:
             return quantity * self.usd / self.per
         total, begin = 0.0, 0.0
@@ -66,29 +67,29 @@ class Price:
 
 @dataclass(frozen=True)
 class PriceBook:
-    """Hold the prices of one region, by name."""
+    """Prices of a region, by name."""
 
     region: str
     prices: dict[str, Price] = field(default_factory=dict)
 
     @staticmethod
     def from_json(text: str, name: str) -> PriceBook:
-        """Return the book that a JSON text holds.
+        """Return the price book in a JSON text.
 
         Parameters
         ----------
         name
-            The text's name in messages.
+            Name of the text in messages.
 
         Raises
         ------
         OptionError
-            If it is not a book of prices.
+            If it is not a price book.
         """
         try:
             book = json.loads(text)
             prices = {
-                each: Price(
+                key: Price(
                     usd=float(price["usd"]),
                     per=float(price["per"]),
                     unit=str(price["unit"]),
@@ -100,7 +101,7 @@ class PriceBook:
                         (math.inf if end is None else float(end), float(usd)) for end, usd in price.get("tiers", ())
                     ),
                 )
-                for each, price in book["prices"].items()
+                for key, price in book["prices"].items()
             }
             return PriceBook(str(book["region"]), prices)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -110,28 +111,28 @@ class PriceBook:
             ) from None
 
     def usd(self, name: str, quantity: float) -> float | None:
-        """Return what a quantity costs in a month, or None if the book has no such price."""
+        """Return the monthly cost of a quantity, or None if the book has no such price."""
         price = self.prices.get(name)
         return None if price is None else price.of(quantity)
 
     def line(self, what: str, name: str, quantity: float) -> CostLine:
-        """Return a line of a bill: so much of a price, for some purpose."""
+        """Return a line of a bill: a quantity at a price, for a purpose."""
         price = self.prices.get(name)
         return CostLine(what, quantity, "" if price is None else price.unit, self.usd(name, quantity))
 
     def cost(self, parts: Iterable[tuple[str, str, float]], region: str | None, today: date) -> Cost:
-        """Return what several parts of a job cost together; parts of which nothing is needed are left out.
+        """Return the total cost of several parts of a job, without parts of quantity 0.
 
         Parameters
         ----------
         parts
-            Of each its purpose, the name of its price, and how much of it.
+            Purpose, name of the price, and quantity of each part.
         region
-            Where the job runs, for the notes.
+            Region of the job, for the notes.
         """
         wanted = [(what, name, quantity) for what, name, quantity in parts if quantity]
         notes = dict.fromkeys(note for _, name, _ in wanted for note in self.notes(name, region, today))
-        return Cost(tuple(self.line(*each) for each in wanted), tuple(notes))
+        return Cost(tuple(self.line(*part) for part in wanted), tuple(notes))
 
     def to_json(self) -> str:
         """Return the book as JSON, as ``from_json`` reads it."""
@@ -144,28 +145,28 @@ class PriceBook:
         return json.dumps({"region": self.region, "currency": "USD", "prices": prices}, indent=2) + "\n"
 
     def notes(self, name: str, region: str | None, today: date) -> tuple[str, ...]:
-        """Return what a reader of a sum should know of a price: another region's, or older than 180 days."""
-        found = []
+        """Return the notes of a price: it is that of another region, or older than 180 days."""
+        notes = []
         if region not in {None, self.region}:
-            found.append(f"prices are those of {self.region}: there is no book for {region}")
+            notes.append(f"prices are those of {self.region}: there is no book for {region}")
         price = self.prices.get(name)
         if price is not None and today - price.date > _OLD:
-            found.append(
-                f"the price of {price.date} is old: renew it by ddbio prices refresh, or compare it with {price.source}"
+            notes.append(
+                f"the price of {price.date} is old: run ddbio prices refresh, or compare it with {price.source}"
             )
-        return tuple(found)
+        return tuple(notes)
 
 
 @dataclass(frozen=True)
 class CostLine(Result):
-    """Say what one part of a job costs.
+    """Cost of a part of a job.
 
     Attributes
     ----------
     quantity, unit
-        How much of what.
+        Quantity and its unit.
     usd
-        Its price, or None if the book has none.
+        Cost, or None if the book has no price.
     """
 
     what: str
@@ -176,7 +177,7 @@ class CostLine(Result):
 
 @dataclass(frozen=True)
 class Cost(Result):
-    """Hold the lines of a job's cost, and what a reader of the sum should know."""
+    """Lines of a job's cost, with notes."""
 
     lines: tuple[CostLine, ...]
     notes: tuple[str, ...] = ()
@@ -189,8 +190,8 @@ class Cost(Result):
     def of_share(self, share: float) -> Cost:
         """Return the cost of a share of the job."""
         lines = (
-            replace(each, quantity=each.quantity * share, usd=None if each.usd is None else each.usd * share)
-            for each in self.lines
+            replace(line, quantity=line.quantity * share, usd=None if line.usd is None else line.usd * share)
+            for line in self.lines
         )
         return replace(self, lines=tuple(lines))
 
@@ -220,7 +221,7 @@ def joined_cost(costs: Iterable[Cost]) -> Cost:
 
 
 def cost_values(cost: Cost | None) -> dict[str, Any]:
-    """Return what a plan in JSON says of its cost: ``usd``, ``lines`` and ``notes``."""
+    """Return the cost of a plan in JSON: ``usd``, ``lines`` and ``notes``."""
     if cost is None:
         return {"usd": None, "lines": [], "notes": []}
-    return {"usd": cost.usd, "lines": [each.to_dict() for each in cost.lines], "notes": list(cost.notes)}
+    return {"usd": cost.usd, "lines": [line.to_dict() for line in cost.lines], "notes": list(cost.notes)}
