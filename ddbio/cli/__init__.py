@@ -1,1 +1,1 @@
-"""The command line: commands made from the table ``commands.py``."""
+"""Command line. Its commands are generated from the table in ``commands.py``."""

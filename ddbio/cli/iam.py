@@ -1,4 +1,4 @@
-"""The command that prints IAM policies: ``iam``."""
+"""The command ``iam``, which prints IAM policies."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import click
 
 from ddbio.advice.options import IamOptions
 from ddbio.cli.commands import COMMANDS, GROUPS
-from ddbio.cli.flags import given, parse_flags
+from ddbio.cli.flags import parse_flags, set_flags
 from ddbio.cli.making import make_command
 
 
 def iam(*, command: tuple[str, ...], **flags: Any) -> None:
-    """Print the policy of a command line; nothing is called."""
+    """Print the policy of a command line. No service is called."""
     from ddbio.advice.iam_policy import iam_policy
 
     verb, arguments = parsed_command(command)
-    found = iam_policy(verb, arguments, parse_flags(IamOptions, given(flags)))
-    click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    policy = iam_policy(verb, arguments, parse_flags(IamOptions, set_flags(flags)))
+    click.echo(json.dumps(policy, indent=2, ensure_ascii=False))
 
 
 def parsed_command(words: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
-    """Return the command that a command line begins with, and its arguments and flags by name."""
+    """Return the command at the start of a command line, and its arguments and flags by name."""
     verb = next((name for name in (" ".join(words[:2]), words[0]) if name in COMMANDS), None)
     if verb is None:
         named = " ".join(words[: 2 if words[0] in GROUPS else 1])

@@ -1,4 +1,4 @@
-"""Commands, and runs of commands, that do more than to call their verb."""
+"""Commands and runs of commands that do more than call a verb."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddbio import options as of
-from ddbio.cli.flags import command_of, given, is_quiet, parse_conf, parse_flags, read_schema_text
+from ddbio.cli.flags import command_of, is_quiet, parse_conf, parse_flags, read_schema_text, set_flags
 from ddbio.cli.progress import CopyProgress, JobProgress
 from ddbio.cli.reports import print_result
 from ddbio.cli.show import counted
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ddbio.jobs.prices import PriceBook
 
 FOUND_EXIT = 1
-"""Exit code of a command that has found what should not be."""
+"""Exit code of a command that found problems or differences."""
 
 _STDIN = "-"
 _ONLY_PUBLISH = {"expect_rows", "expect_digest", "rules", "job_id", "max_usd", "max_seconds", "prices", "compute"}
@@ -64,8 +64,8 @@ def _batches(source: str, options: of.ScanOptions) -> Iterator[pa.RecordBatch]:
     if not is_data(source):
         return scan_batches(options)
     values = {**of.connection_of(options), **{name: getattr(options, name) for name in _COLUMN_OPTIONS}}
-    found = read_export_batches(of.parse_options(of.ExportReadOptions, {**values, "source": source}))
-    return found if options.limit is None else _first(found, options.limit)
+    exported = read_export_batches(of.parse_options(of.ExportReadOptions, {**values, "source": source}))
+    return exported if options.limit is None else _first(exported, options.limit)
 
 
 def _first(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
@@ -77,7 +77,7 @@ def _first(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordB
 
 
 def digest(options: of.DigestOptions) -> Digest:
-    """Return the digest and count of the items of a table or of files."""
+    """Return digest and count of the items of a table or of files."""
     from ddbio.validation.digest import digest_source
 
     return digest_source(options.table, options)
@@ -88,15 +88,15 @@ def schema(*, source: str, out: str | None, diff: str | None, exit_code: bool, a
     from ddbio.scan.infer import infer_schema
 
     if exit_code and diff is None:
-        raise click.UsageError("--exit-code tells whether anything changed: give --diff, the file to compare with")
+        raise click.UsageError("--exit-code reports changes: give --diff, the file to compare with")
     before = None if diff is None else _read_schema(diff)
-    found = infer_schema(source, parse_flags(of.InspectOptions, {**flags, "table": source}))
+    inferred = infer_schema(source, parse_flags(of.InspectOptions, {**flags, "table": source}))
     if out is not None:
-        _write_schema(out, found)
+        _write_schema(out, inferred)
     if before is None:
-        click.echo(found.to_json() if as_json else str(found))
+        click.echo(inferred.to_json() if as_json else str(inferred))
         return
-    evolution = before.diff(found)
+    evolution = before.diff(inferred)
     click.echo(json.dumps(evolution.to_dict(), ensure_ascii=False) if as_json else str(evolution))
     if exit_code and evolution.is_drift:
         raise SystemExit(FOUND_EXIT)
@@ -111,15 +111,15 @@ def _read_schema(path: str) -> ItemSchema:
         raise SchemaError(f"schema file {path!r}: {error}") from None
 
 
-def _write_schema(path: str, found: ItemSchema) -> None:
+def _write_schema(path: str, inferred: ItemSchema) -> None:
     try:
-        local_path(path).write_text(found.to_json() + "\n", encoding="utf-8")
+        local_path(path).write_text(inferred.to_json() + "\n", encoding="utf-8")
     except OSError as error:
         raise click.UsageError(f"schema file {path!r} cannot be written: {error.strerror}") from None
 
 
 def load(*, source: str, form: str | None, **flags: Any) -> None:
-    """Load files, or stdin, which is kept in a file meanwhile."""
+    """Load files, or stdin, which is buffered in a file."""
     if (source == _STDIN) != (form is not None):
         raise click.UsageError("--format is for a SOURCE of -, which is stdin, and is needed there")
     if form is None:
@@ -145,7 +145,7 @@ def _load(
         print_result(load_plan_of(options), as_json=as_json)
         return
     if not options.retry_rejects:
-        # Known from the start, so that also a load that is killed can go on.
+        # The id is known from the start, so that a killed load can be resumed.
         options = dataclasses.replace(options, job_id=options.job_id or new_job_id())
     note = f"job      {options.job_id}\n"
     watch = JobProgress(show_plan=not (as_json or is_quiet()), quiet=is_quiet(), note=note)
@@ -157,13 +157,13 @@ def _load(
             raise KeyboardInterrupt(f"{reached}; a load of stdin cannot be continued: load all rows again") from None
         same = {**flags, "master": master, "conf": conf, "json": as_json, "quiet": is_quiet(), "job_id": options.job_id}
         command = command_of("load", ["source", "table"], same)
-        ways = "try the others again by" if options.retry_rejects else "go on after what is finished by"
+        ways = "try the others again by" if options.retry_rejects else "continue after the finished rows by"
         raise KeyboardInterrupt(f"{reached}; {ways}: {command}") from None
     print_result(report, as_json=as_json)
 
 
 def copy(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
-    """Copy a table, and say what is copied when the copy is interrupted."""
+    """Copy a table. After an interruption report the copied items."""
     from ddbio.load import copy as copying
 
     options = parse_flags(of.CopyOptions, flags)
@@ -183,7 +183,7 @@ def copy(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
 def start_export(
     options: of.ExportStartOptions, *, waits: bool, watch: Callable[[ExportJob, float], None]
 ) -> ExportJob:
-    """Start an export, and wait for it if asked to."""
+    """Start an export, and wait for it if requested."""
     from ddbio.export.exports import EXPORT
 
     job = EXPORT.start(options)
@@ -194,19 +194,19 @@ def export_windows(options: of.ExportWindowsOptions, increments: Sequence[str]) 
     """Return the windows to request, as the options of their exports."""
     from ddbio.export.fold import windows_to_request
 
-    found = windows_to_request(options, increments)
-    return [{"from_time": each.start.isoformat(), "to_time": each.end.isoformat()} for each in found]
+    windows = windows_to_request(options, increments)
+    return [{"from_time": window.start.isoformat(), "to_time": window.end.isoformat()} for window in windows]
 
 
 def bulk_summary(options: of.BulkReportOptions) -> BulkSummary:
-    """Return the counts of what a bulk put did not put."""
+    """Return the counts of the items that a bulk put rejected."""
     from ddbio.export.bulk_reports import read_reports
 
     return read_reports(options).summary
 
 
 def capture(options: of.CaptureOptions) -> CaptureReport:
-    """Capture changes until a signal asks for an end."""
+    """Capture changes until a signal requests the end."""
     from ddbio.cdc.capture import capture as run
 
     stop = threading.Event()
@@ -219,7 +219,7 @@ def write_changes(options: of.ChangesWriteOptions, files: Sequence[Path]) -> Del
     """Write the change records of files as Firehose would deliver them."""
     from ddbio.cdc.delivery import write_changes as run
 
-    return run((each.read_bytes() for each in files), options)
+    return run((file.read_bytes() for file in files), options)
 
 
 def maintain(
@@ -232,33 +232,35 @@ def maintain(
     conf: tuple[str, ...],
     **flags: Any,
 ) -> None:
-    """Maintain a table, or those that a policy names."""
+    """Maintain a table, or the tables of a policy."""
     from ddbio.lake.maintain import maintain as run
     from ddbio.lake.maintain import plan_maintain
     from ddbio.lake.policy import read_policy
 
     step = plan_maintain if dry_run else functools.partial(run, master=master, conf=parse_conf(conf))
     if policy is None:
-        print_result(step(parse_flags(of.MaintainOptions, given({"table": table, **flags}))), as_json=as_json)
+        print_result(step(parse_flags(of.MaintainOptions, set_flags({"table": table, **flags}))), as_json=as_json)
         return
     if table is not None:
-        raise click.UsageError("a policy names its tables: give TABLE or --policy")
+        raise click.UsageError("a policy contains its tables: give TABLE or --policy")
     names = [field.name for field in dataclasses.fields(of.ConnectionOptions)]
     connection = parse_flags(of.ConnectionOptions, {name: flags.pop(name) for name in names if name in flags})
-    if more := given(flags):
+    if more := set_flags(flags):
         raise click.UsageError(f"a policy has the options of its tables: leave {', '.join(more)} out")
-    print_result([step(each) for each in read_policy(policy, connection)], as_json=as_json, key="tables")
+    print_result(
+        [step(policy_options) for policy_options in read_policy(policy, connection)], as_json=as_json, key="tables"
+    )
 
 
 def latest_view(options: of.ViewOptions) -> str:
-    """Return the statement of the view of newest states."""
+    """Return the SQL of the view of the newest states."""
     from ddbio.lake.views import latest_view_sql
 
     return f"{latest_view_sql(options)};\n"
 
 
 def history_view(options: of.ViewOptions) -> str:
-    """Return the statement of the view of all states."""
+    """Return the SQL of the view of all states."""
     from ddbio.lake.views import history_view_sql
 
     return f"{history_view_sql(options)};\n"
@@ -273,26 +275,26 @@ def files(*, as_json: bool, form: str, history: bool, **flags: Any) -> None:
         versions = list_versions(options)
         click.echo(json.dumps({"path": options.path, "versions": versions}) if as_json else _versions(versions))
         return
-    found = list_files(options)
+    listing = list_files(options)
     if as_json:
-        click.echo(found.to_json())
+        click.echo(listing.to_json())
     elif form == "manifest":
-        click.echo(found.to_manifest())
+        click.echo(listing.to_manifest())
     else:
-        # A manifest names files as they are called; lines are for people too.
-        (data_out() if form == "symlink" else sys.stdout).write(found.to_symlinks())
+        # A manifest contains the stored names; lines are also for people.
+        (data_out() if form == "symlink" else sys.stdout).write(listing.to_symlinks())
 
 
 def _versions(versions: list[dict[str, Any]]) -> str:
     return "\n".join(
-        f"{each['version']:>6}  {each['created_at']}  {each['operation']:<10}{each['job_id']}  "
-        f"{each['files']:,} files (+{each['added']:,} -{each['removed']:,})"
-        for each in versions
+        f"{version['version']:>6}  {version['created_at']}  {version['operation']:<10}{version['job_id']}  "
+        f"{version['files']:,} files (+{version['added']:,} -{version['removed']:,})"
+        for version in versions
     )
 
 
 def publish(*, paths: tuple[str, ...], as_json: bool, rollback: bool, to_version: str | None, **flags: Any) -> None:
-    """Publish a folder, or take a version back."""
+    """Publish a folder, or roll back to an earlier version."""
     from ddbio.folders import publish as publishing
 
     if len(paths) != (1 if rollback else 2):
@@ -309,7 +311,7 @@ def publish(*, paths: tuple[str, ...], as_json: bool, rollback: bool, to_version
 
 
 def doctor(*, as_json: bool, strict: bool, **flags: Any) -> None:
-    """Print what is to be mended; fail if there is a problem, or with --strict a warning."""
+    """Print the findings and actions. Fail if there is a problem, or with --strict a warning."""
     from ddbio.advice.doctor import doctor as run
 
     report = run(parse_flags(of.DoctorOptions, flags))

@@ -1,4 +1,4 @@
-"""The command line: load a command when it is called, and answer every failure with one line and an exit code."""
+"""Entry point of the command line: it loads commands on demand and turns failures into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ USAGE_EXIT, FAILURE_EXIT, INTERRUPTED_EXIT = 2, 1, 130
 
 
 class Commands(Mapping[str, click.Command]):
-    """Hold the commands whose names begin with some words; each is made when it is first asked for.
+    """Commands whose names start with certain words. Each command is created at its first use.
 
     Parameters
     ----------
     words
-        The words, each with a space after it.
+        The words, each followed by a space.
 
     Attributes
     ----------
     summaries
-        The first line of each one's help, by its next word.
+        The first line of each command's help, by its next word.
     """
 
     def __init__(self, words: str = "") -> None:
@@ -59,7 +59,7 @@ class Commands(Mapping[str, click.Command]):
     def _make(self, name: str) -> click.Command:
         if name in GROUPS:
             return CommandGroup(name, f"{name} ", GROUPS[name])
-        # Here, since it imports all that checks options: lists are printed at once.
+        # Imported here, because it imports everything that checks options: lists must be printed immediately.
         from ddbio.cli.making import make_command
 
         return make_command(COMMANDS[name], Commands(f"{name} "))
@@ -70,17 +70,17 @@ def _help_of(name: str) -> str:
 
 
 class CommandGroup(click.Group):
-    """List the commands whose names begin with some words, and run the one that is called."""
+    """Group of commands whose names start with certain words. It lists them, or runs one."""
 
     def __init__(self, name: str, words: str, help: str, **settings: Any) -> None:  # noqa: A002 - click's name
         super().__init__(name, commands=cast("Any", Commands(words)), help=help, **settings)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
-        """Return the command of that name; an error in loading it is raised, not taken for an unknown name."""
+        """Return the command with that name. Errors in loading it are raised, not hidden as an unknown name."""
         return self.commands[cmd_name] if cmd_name in self.commands else None  # noqa: SIM401 - get hides a KeyError
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
-        """Write the name of each command, and what it does."""
+        """Write the name and the summary of each command."""
         with formatter.section("Commands"):
             formatter.write_dl(sorted(cast("Commands", self.commands).summaries.items()))
 
@@ -100,7 +100,7 @@ def cli(log_level: str) -> None:
 
 
 class _WithoutSecrets(logging.Formatter):
-    """Format records, of whichever library, without secrets: botocore logs headers and signatures, py4j all values."""
+    """Formatter that removes secrets from all records: botocore logs headers and signatures, py4j all values."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
@@ -108,7 +108,7 @@ class _WithoutSecrets(logging.Formatter):
 
 
 def run(argv: Sequence[str]) -> None:
-    """Run the command line and exit: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    """Run the command line and exit: 0 success, 1 failure, 2 wrong usage, 130 interrupted."""
     with escaping():
         _run(argv)
 
@@ -127,29 +127,29 @@ def _run(argv: Sequence[str]) -> None:
             # A group without a verb: newer versions of click raise its help.
             click.echo(error.message, err=True)
             raise SystemExit(USAGE_EXIT) from None
-        ways = "" if error.ctx is None else f"; '{error.ctx.command_path} --help' says how it is used"
+        ways = "" if error.ctx is None else f"; '{error.ctx.command_path} --help' shows its usage"
         if error.ctx is not None and not as_json:
             click.echo(error.ctx.get_usage(), err=True)
         _fail("OptionError", error.format_message() + ways, USAGE_EXIT, as_json=as_json)
     except BrokenPipeError:
-        # Whoever reads stdout, as head does, has what it wanted; closing it must not fail again.
+        # The reader of stdout, such as head, has closed it, and closing it here must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except DdbioError as error:
         logging.getLogger("ddbio").debug("failed", exc_info=error)
         _fail(type(error).__name__, str(error), FAILURE_EXIT, as_json=as_json)
-    except Exception as error:  # noqa: BLE001 - as Python does, which would print it with secrets and unescaped
+    except Exception as error:  # noqa: BLE001 - Python would print it with secrets and without escapes
         sys.stderr.write(_without_secrets("".join(traceback.format_exception(error))))
         raise SystemExit(FAILURE_EXIT) from None
 
 
 def _is_for_users(record: logging.LogRecord) -> bool:
-    """Return False for tracebacks of Ctrl-C, and of py4j when its JVM dies: both are told once, after the clean-up."""
+    """Return False for tracebacks of Ctrl-C, and of py4j when its JVM dies. Both are reported after the clean-up."""
     is_interrupt = record.exc_info is not None and isinstance(record.exc_info[1], KeyboardInterrupt)
     return not is_interrupt and not (record.exc_info and record.name.startswith("py4j"))
 
 
 def _without_secrets(text: str) -> str:
-    # Imported when there is something to say: --help is answered at once.
+    # Imported only for messages: --help is printed immediately.
     from ddbio.secrets import remember_secrets, without_secrets
 
     remember_secrets(*map(os.environ.get, ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")))

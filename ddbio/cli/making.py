@@ -1,4 +1,4 @@
-"""Make the commands of :mod:`ddbio.cli.commands`: flags from options, the call of the verb, and what is printed."""
+"""Generation of the commands of :mod:`ddbio.cli.commands`: flags from options, the call of the verb, and its output."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from ddbio.cli.commands import Command
 
 FAILED_EXIT = 1
-"""Exit code of a command that has found what should not be."""
+"""Exit code of a command that found problems or differences."""
 
 
 class CommandWithParts(click.Command):
-    """Run ``VERB ARGUMENTS``, or ``VERB PART ARGUMENTS`` if the first argument is the name of a part.
+    """Command ``VERB ARGUMENTS`` that also has ``VERB PART ARGUMENTS``, if the first argument is the name of a part.
 
-    What is called like a part has to be given by another name, a table by its ARN.
+    An argument that equals the name of a part needs another spelling; for a table, use its ARN.
     """
 
     def __init__(self, name: str, parts: Mapping[str, click.Command], **settings: Any) -> None:
@@ -36,14 +36,14 @@ class CommandWithParts(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Return the context of the part that the first argument names, or of this command."""
+        """Return the context of the part in the first argument, or of this command."""
         if args and args[0] in self.parts:
             part = self.parts[args[0]]
             return part.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, and then the parts."""
+        """Write the options, then the parts."""
         super().format_options(ctx, formatter)
         with formatter.section("Subcommands, instead of the arguments above"):
             formatter.write_dl([(name, part.get_short_help_str(limit=200)) for name, part in self.parts.items()])
@@ -55,15 +55,19 @@ def make_command(row: Command, parts: Mapping[str, click.Command] | None = None)
     Parameters
     ----------
     parts
-        The commands that are called by this one's name and another word.
+        The commands whose name is this one's name and another word.
     """
     arguments, options = _arguments_of(row), _options_of(row)
     parameters: list[click.Parameter] = [
-        click.Argument([name], nargs=-1 if each.is_repeated else 1, required=each.is_required, metavar=each.metavar)
-        for name, each in arguments.items()
+        click.Argument(
+            [name], nargs=-1 if argument.is_repeated else 1, required=argument.is_required, metavar=argument.metavar
+        )
+        for name, argument in arguments.items()
     ]
     if options is not None:
-        parameters += flags_of(options, without={*(each.field for each in arguments.values()), *row.without.split()})
+        parameters += flags_of(
+            options, without={*(argument.field for argument in arguments.values()), *row.without.split()}
+        )
     more = row.more if row.more is not None or not row.verb else VERBS[row.verb].more
     parameters += row.parameters
     parameters += [flag for name, flag in _more_flags().items() if name in (more or "").split()]
@@ -101,42 +105,42 @@ class _Argument(NamedTuple):
 
 
 def _options_of(row: Command) -> Any:
-    """Return the options class of a command; None if it has none."""
+    """Return the options class of a command, or None."""
     name = row.options or (VERBS[row.verb].options if row.verb else "")
     return getattr(options_package, name) if name else None
 
 
 def _arguments_of(row: Command) -> dict[str, _Argument]:
-    """Return the arguments of a command by name: those that its row names, or those of its verb."""
+    """Return the arguments of a command by name: those of its row, or those of its verb."""
     if row.arguments is None:
         return dict(_argument_of_verb(text) for text in VERBS[row.verb].arguments.split()) if row.verb else {}
-    found = {}
+    arguments = {}
     for text in row.arguments.split():
         names, _, metavar = text.removesuffix("?").removesuffix("...").partition(":")
         name, _, field = names.partition("=")
-        found[name] = _Argument(field or name, metavar or None, not text.endswith("?"), "..." in text)
-    return found
+        arguments[name] = _Argument(field or name, metavar or None, not text.endswith("?"), "..." in text)
+    return arguments
 
 
 def _argument_of_verb(text: str) -> tuple[str, _Argument]:
-    """Return the argument of which a verb says ``log=source:rows`` or ``path/?``; it has the name of its option."""
+    """Return the argument for a text of a verb such as ``log=source:rows`` or ``path/?``, named like its option."""
     name, _, field = re.sub(r":\w+|[/?]", "", text).partition("=")
     return field or name, _Argument(field or name, name.upper() if field else None, not text.endswith("?"))
 
 
-def _run(row: Command, **given: Any) -> None:
-    """Run a command with what was given to it by name."""
+def _run(row: Command, **values: Any) -> None:
+    """Run a command with its arguments and flags."""
     if row.call:
-        function_at(f"cli.{row.call}")(**given)
+        function_at(f"cli.{row.call}")(**values)
         return
     from ddbio.cli.reports import print_result
 
-    as_json, dry_run = given.pop("as_json", False), given.pop("dry_run", False)
+    as_json, dry_run = values.pop("as_json", False), values.pop("dry_run", False)
     arguments, cls = _arguments_of(row), _options_of(row)
-    known = {field.name for field in fields(cls)}
-    named = {arguments[name].field if name in arguments else name: value for name, value in given.items()}
-    options = parse_flags(cls, {name: value for name, value in named.items() if name in known})
-    passed = {name: value for name, value in named.items() if name not in known}
+    option_fields = {field.name for field in fields(cls)}
+    named = {arguments[name].field if name in arguments else name: value for name, value in values.items()}
+    options = parse_flags(cls, {name: value for name, value in named.items() if name in option_fields})
+    passed = {name: value for name, value in named.items() if name not in option_fields}
     if row.plan and dry_run:
         run = function_at(VERBS[row.plan].run)
         passed = {name: value for name, value in passed.items() if name in arguments}
@@ -152,7 +156,7 @@ def _run(row: Command, **given: Any) -> None:
 
 
 def _watch_of(row: Command, *, as_json: bool) -> dict[str, Any]:
-    """Return what follows a job, if anything does."""
+    """Return the watch of a job, if the command has one."""
     from ddbio.cli.progress import JobProgress, JobWatch
 
     if row.waits_for:

@@ -1,4 +1,4 @@
-"""Plans as people read them."""
+"""Formatting of plans as text."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from ddbio.scan.plan import ScanPlan
     from ddbio.validation.comparison import SideOutline, ValidatePlan
 
-# More of them than these are counted where a job runs, and listed by its plan.
-_MOST_COLUMNS = 20
+# More columns are only counted when a job runs, and listed by its plan.
+_MAX_COLUMNS = 20
 
 
 def format_estimated_plan(plan: EstimatedPlan) -> str:
-    """Return the values of a plan that say something, then a table of what it takes and costs."""
+    """Return the non-empty values of a plan, then a table of its resources and cost."""
     taken = plan.estimate.to_dict()
     values = {name: value for name, value in plan.to_dict().items() if name not in taken}
     return "\n".join(filter(None, [format_values(values), format_estimate(plan.estimate)]))
@@ -48,9 +48,9 @@ def format_scan_plan(plan: ScanPlan, options: Any) -> str:
 
 
 def format_plan_of_run(plan: ScanPlan) -> str:
-    """Return the plan of a scan that runs: many columns are only counted."""
+    """Return the plan of a running scan: many columns are only counted."""
     count = len(plan.schema)
-    if count > _MOST_COLUMNS:
+    if count > _MAX_COLUMNS:
         return f"{format_plan(plan)}\n{'columns':<9}{count}: 'ddbio plan scan' lists them"
     return f"{format_plan(plan)}\n\n{_columns(plan)}"
 
@@ -73,7 +73,10 @@ def format_plan(plan: ScanPlan) -> str:
         ("table", f"{name} ({_billing(plan.on_demand, plan.table_rcu, 'RCU')})"),
         ("where", f"{plan.where}: {by}" if plan.where else None),
         ("keys", looked_up if plan.keys or (plan.queries and not plan.where) else None),
-        ("size", f"{plan.item_count:,} items, {format_bytes(plan.size_bytes)}, as DescribeTable or the sample says"),
+        (
+            "size",
+            f"{plan.item_count:,} items, {format_bytes(plan.size_bytes)}, according to DescribeTable or the sample",
+        ),
         ("engine", f"{plan.engine} ({plan.engine_reason})"),
         ("split", f"{groups}, {counted(plan.tasks, 'task')}, {counted(plan.lanes, 'lane')}"),
         ("budget", _rate(plan.rcu_per_second, "RCU") + pages),
@@ -104,16 +107,16 @@ def _files_text(plan: ScanPlan | ExportReadPlan) -> str | None:
 
 
 def _cost_rows(cost: Cost | None) -> Rows:
-    """Return the sum of a job's cost and its lines; provisioned capacity is paid by the hour, used or not."""
+    """Return the total cost of a job and its lines. Provisioned capacity is paid by the hour, used or not."""
     if cost is None or not cost.lines:
         return []
-    parts = [f"{each.what} {quantity_text(each.quantity)} {each.unit}" for each in cost.lines if each.usd]
-    paid = f"${usd_text(cost.usd)}: {', '.join(parts)}" if parts else "nothing beside the provisioned capacity"
+    parts = [f"{line.what} {quantity_text(line.quantity)} {line.unit}" for line in cost.lines if line.usd]
+    paid = f"${usd_text(cost.usd)}: {', '.join(parts)}" if parts else "nothing in addition to the provisioned capacity"
     return [("cost", paid), *(("note", note) for note in cost.notes if parts)]
 
 
 def format_copy_plan(plan: CopyPlan) -> str:
-    """Return a copy's plan as lines: how the source is read, how the target is written or created, and the cost."""
+    """Return a copy's plan as lines: reads of the source, writes or creation of the target, and the cost."""
     if plan.write is None:
         target = f"is created by {json.dumps(plan.creates)}"
     else:
@@ -136,7 +139,7 @@ def format_load_plan(plan: LoadPlan) -> str:
     files = f"{counted(plan.files, 'file')} in {counted(plan.source_units, 'unit')}"
     finished = f"{counted(plan.finished_rows, 'row')} by earlier runs; the plan is without them"
     newer_by = f", newer by {plan.newer_by}" if plan.newer_by else ""
-    operation_by = f", as says {plan.operation_by}" if plan.operation_by else ""
+    operation_by = f", operation in {plan.operation_by}" if plan.operation_by else ""
     tasks = f"{counted(plan.tasks, 'task')} of {counted(plan.lanes, 'lane')}"
     shuffled = "" if plan.key_partitions is None else ", rows shuffled by key"
     estimate = "unknown before the rows are read"
@@ -159,7 +162,7 @@ def format_load_plan(plan: LoadPlan) -> str:
 
 
 def format_export_plan(plan: ExportReadPlan) -> str:
-    """Return what of an export is to be read, for people."""
+    """Return the plan of reading an export as text."""
     filtered = ", FILTERED: it is not the whole table" if plan.filtered else ""
     rows = [
         ("export", f"{plan.kind}, {plan.encoding}{filtered}"),
@@ -173,7 +176,7 @@ def format_export_plan(plan: ExportReadPlan) -> str:
 
 
 def format_compact_plan(plan: CompactPlan) -> str:
-    """Return what of a folder is to be rewritten."""
+    """Return the plan of rewriting files of a folder."""
     before = f"{counted(plan.files_before, 'file')}, {format_bytes(plan.bytes_before)}"
     rewrite = f"{counted(plan.files_rewritten, 'file')}, {format_bytes(plan.bytes_rewritten)}"
     rows = [
@@ -201,7 +204,7 @@ def format_validate_plan(plan: ValidatePlan) -> str:
 
 
 def compared_text(sample: float, nulls: str) -> str:
-    """Return what a validation compares."""
+    """Return the scope of a validation as text."""
     return f"{sample:.2%} of the keys; NULL and missing {'differ' if nulls == 'keep' else 'are the same'}"
 
 

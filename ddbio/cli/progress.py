@@ -1,4 +1,4 @@
-"""Show a running job on stderr: a bar on a terminal, else a line every few seconds."""
+"""Progress of a running job on stderr: a bar on a terminal, otherwise a line every few seconds."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ JOB_LINE_SECONDS = 30.0
 
 
 class JobProgress:
-    """Print the plan of a job, then how far it is: items, MB/s, units/s against the budget and the time left.
+    """Display of a job's plan, then of its progress: items, MB/s, units/s compared with the budget, and the time left.
 
     Parameters
     ----------
     note
-        A line below the plan.
+        Additional line after the plan.
 
     Attributes
     ----------
     written
-        Items that the job has counted, when it has ended.
+        Items that the job has counted at its end.
     """
 
     def __init__(self, *, show_plan: bool, quiet: bool, note: str = "") -> None:
@@ -63,10 +63,10 @@ class JobProgress:
 
 
 class CopyProgress(JobProgress):
-    """Print the plan of a copy, then how many items are written, WCU/s and the time left, then that it is verified."""
+    """Display of a copy's plan, then of written items, WCU/s and the time left, then of the verification."""
 
     def verifying(self, table: str) -> None:
-        """Say that the target is being read."""
+        """Report that the target is being read."""
         if not self._quiet:
             sys.stderr.write(f"verify: reading all of {table} to compare its digest\n")
             sys.stderr.flush()
@@ -81,12 +81,12 @@ def _plan_text(plan: Any) -> str:
 
 @contextmanager
 def shown(outline: JobOutline, budget: LocalBudget) -> Iterator[None]:
-    """Show on stderr what a budget has counted, while the context is open."""
+    """Show the counts of a budget on stderr while the context is open."""
     end = _End()
     budget.is_followed = True
-    # Here: what comes while the thread starts is part of the job.
+    # Outside the thread: items that arrive while it starts are part of the job.
     pace = Pace(outline, budget.usage())
-    # As rich decides, which is imported if there is a bar to be drawn.
+    # The same decision as rich, which is only imported if a bar is drawn.
     show = _bar if sys.stderr.isatty() or os.environ.get("FORCE_COLOR") else _lines
     thread = threading.Thread(target=show, args=(outline, budget, pace, end), name="ddbio-progress", daemon=True)
     thread.start()
@@ -102,7 +102,7 @@ def shown(outline: JobOutline, budget: LocalBudget) -> Iterator[None]:
 class _End:
     came: threading.Event = field(default_factory=threading.Event)
     is_whole: bool = False
-    """Whether the job came to its own end, and was not interrupted."""
+    """Whether the job ended normally, and was not interrupted."""
 
 
 def _bar(outline: JobOutline, budget: LocalBudget, pace: Pace, end: _End) -> None:
@@ -113,7 +113,7 @@ def _bar(outline: JobOutline, budget: LocalBudget, pace: Pace, end: _End) -> Non
         TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(),
         TextColumn("{task.fields[detail]}", markup=False), TimeElapsedColumn(),
     )  # fmt: skip
-    # The bar consists of escape sequences. What others print meanwhile is not led through it, but escaped as ever.
+    # The bar consists of escape sequences. Other output is not redirected through it, but escaped as usual.
     console = Console(file=plain(sys.stderr))
     with Progress(*columns, console=console, redirect_stdout=False, redirect_stderr=False) as progress:
         bar = progress.add_task(escaped(outline.name), total=outline.goal, detail="starting")
@@ -131,22 +131,22 @@ def _lines(outline: JobOutline, budget: LocalBudget, pace: Pace, end: _End) -> N
 
 
 class Pace:
-    """Tell how fast a job goes, by the items of the last ``WINDOW_SECONDS``."""
+    """Speed of a job, by the items of the last ``WINDOW_SECONDS``."""
 
-    def __init__(self, outline: JobOutline, begun: Usage) -> None:
-        self._outline, self._begun = outline, begun
-        self._seen = deque([begun])
-        # What was read before, as a sample, is no part of the job.
-        self._before = begun.items - outline.done
+    def __init__(self, outline: JobOutline, start: Usage) -> None:
+        self._outline, self._begun = outline, start
+        self._seen = deque([start])
+        # Earlier reads, such as a sample, are not part of the job.
+        self._before = start.items - outline.done
 
     def items(self, usage: Usage) -> int:
-        """Return how many items or rows are there."""
+        """Return the number of items or rows so far."""
         return usage.items - self._before
 
     def describe(self, usage: Usage) -> str:
-        """Return one line on how far the job is: items, MB/s, units/s against the budget, time left.
+        """Return a line of progress: items, MB/s, units/s compared with the budget, time left.
 
-        Before the first request there are no rates, and its seconds are part of no rate.
+        Rates start with the first request.
         """
         if usage.requests == self._begun.requests:
             self._seen = deque([usage])
@@ -171,9 +171,9 @@ class Pace:
 
 
 class JobWatch:
-    """Write a line when a job's status changes, and every half minute while it does not.
+    """Display of a job's status: a line at each change, and every 30 s otherwise.
 
-    Exports, imports and backups count nothing before they end; bulk puts do, so that the time left is known.
+    Exports, imports and backups have no counts before they end. Bulk puts have, so that the time left is known.
     """
 
     def __init__(self, kind: str, *, quiet: bool = False) -> None:
@@ -182,7 +182,7 @@ class JobWatch:
         self._reported_at = 0.0
 
     def look(self, job: Job, waited: float) -> None:
-        """Take note of how a job is, and how long it has been waited for."""
+        """Process the status of a job and the elapsed seconds."""
         if self._quiet:
             return
         if job.status == self._status and waited - self._reported_at < JOB_LINE_SECONDS:

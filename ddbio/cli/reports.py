@@ -1,4 +1,4 @@
-"""Print what commands return: as JSON, as data, or as people read it."""
+"""Output of commands: as JSON, as data, or as text for people."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ddbio.cli.show import (
     time_text,
     written_rows,
 )
-from ddbio.cli.terminal import MOST_ROWS, data_out, table_text
+from ddbio.cli.terminal import MAX_ROWS, data_out, table_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,16 +53,16 @@ if TYPE_CHECKING:
 
 
 def print_result(result: Any, options: Any = None, *, as_json: bool = False, key: str = "") -> None:
-    """Print what a command returns.
+    """Print the result of a command.
 
     Parameters
     ----------
     result
-        Rows and text are printed as data; a list, of ``key``, as lines; anything else as :func:`text_of` says.
+        Rows and text are printed as data, a list with its ``key`` as lines, and other results with :func:`text_of`.
     options
-        What the command was asked for.
+        Options of the command.
     as_json
-        Print one JSON object.
+        Whether to print one JSON object.
     """
     kind = type(result).__name__
     if as_json:
@@ -83,7 +83,7 @@ def _json_of(result: Any, options: Any, key: str) -> str:
     kind = type(result).__name__
     values: dict[str, Any]
     if key:
-        values = {key: [each if isinstance(each, dict) else each.to_dict() for each in result]}
+        values = {key: [item if isinstance(item, dict) else item.to_dict() for item in result]}
     elif kind == "RecordBatchStream":
         values = {"source": options.source, "items": sum(batch.num_rows for batch in result)}
     elif kind == "Digest":
@@ -96,36 +96,36 @@ def _json_of(result: Any, options: Any, key: str) -> str:
 
 
 def text_of(result: Any, options: Any = None) -> str:
-    """Return a plan or a report as people read it: by the form of its class, else its values that say something."""
+    """Return a plan or report as text: with the formatter of its class, otherwise its non-empty values."""
     from ddbio.jobs.estimate import EstimatedPlan
 
     kind = type(result).__name__
-    if kind in _FORMS_OF_ASKED:
-        return _FORMS_OF_ASKED[kind](result, options)
-    if kind in _FORMS:
-        return _FORMS[kind](result)
+    if kind in _FORMATTERS_WITH_OPTIONS:
+        return _FORMATTERS_WITH_OPTIONS[kind](result, options)
+    if kind in _FORMATTERS:
+        return _FORMATTERS[kind](result)
     return plans.format_estimated_plan(result) if isinstance(result, EstimatedPlan) else format_values(result.to_dict())
 
 
-def _list_text(key: str, found: list[Any]) -> str:
+def _list_text(key: str, results: list[Any]) -> str:
     if key not in _LINES:
-        return "\n\n".join(format_values(each.to_dict()) for each in found)
+        return "\n\n".join(format_values(result.to_dict()) for result in results)
     form, nothing = _LINES[key]
-    return "\n".join(map(form, found)) or nothing
+    return "\n".join(map(form, results)) or nothing
 
 
-def _backup_line(each: Any) -> str:
-    return f"{each.status:<11}{each.table}  {format_bytes(each.size_bytes)}  {each.name}  {each.arn}"
+def _backup_line(backup: Any) -> str:
+    return f"{backup.status:<11}{backup.table}  {format_bytes(backup.size_bytes)}  {backup.name}  {backup.arn}"
 
 
 _LINES: dict[str, tuple[Callable[[Any], str], str]] = {
     "backups": (_backup_line, "no backup"),
-    "bulk_puts": (lambda each: f"{each.status:<22}{each.arn}", "no bulk operation"),
-    "exports": (lambda each: f"{each.status:<12}{each.kind:<12}{each.arn}", "no export"),
-    "imports": (lambda each: f"{each.status:<12}{each.source}  {each.arn}", "no import"),
-    "windows": (lambda each: f"--from {each['from_time']} --to {each['to_time']}", "nothing to request yet"),
+    "bulk_puts": (lambda operation: f"{operation.status:<22}{operation.arn}", "no bulk operation"),
+    "exports": (lambda job: f"{job.status:<12}{job.kind:<12}{job.arn}", "no export"),
+    "imports": (lambda job: f"{job.status:<12}{job.source}  {job.arn}", "no import"),
+    "windows": (lambda window: f"--from {window['from_time']} --to {window['to_time']}", "nothing to request yet"),
 }
-"""The lines of lists, and what is printed where a list is empty."""
+"""The formatters of lists, and the text for an empty list."""
 
 
 def _throttled(throttles: dict[str, int]) -> str | None:
@@ -170,11 +170,11 @@ def _read_items(report: ScanReport) -> str:
         named = f" ({', '.join(report.missing_examples)})" if report.missing_examples else ""
         return f"{report.items:,} read, {counted(report.missing_keys, 'key')} without an item{named}"
     scanned = max(report.items, report.scanned_items)
-    return f"{scanned:,} read" + (f", {report.items:,} meet the condition" if scanned > report.items else "")
+    return f"{scanned:,} read" + (f", {report.items:,} match the condition" if scanned > report.items else "")
 
 
 def format_demo(report: DemoReport) -> str:
-    """Return a demo's report for people."""
+    """Return a demo's report as text."""
     verdict = "yes: count and digest of table and files are equal" if report.validated else "NO: they differ"
     return f"{format_report(report)}\n{lines([('validated', verdict)])}"
 
@@ -215,7 +215,7 @@ def format_copy(report: CopyReport) -> str:
 
 
 def format_export_report(report: ExportReadReport) -> str:
-    """Return the report for people, as lines of name and value, then its files."""
+    """Return the report as lines of name and value, then its files."""
     speed = report.json_bytes / 1e6 / max(report.cpu_seconds, 1e-9)
     rows = [
         ("export", report.kind + (", FILTERED: it is not the whole table" if report.filtered else "")),
@@ -231,7 +231,7 @@ def format_export_report(report: ExportReadReport) -> str:
 
 
 def format_fold_report(report: ExportFoldReport) -> str:
-    """Return the report for people, as lines of name and value, then its files."""
+    """Return the report as lines of name and value, then its files."""
     rows = [
         ("state", f"at {report.state_at}, {counted(report.windows, 'window')} after the full export"),
         ("items", f"{report.items:,} items and {report.changes:,} changes read, {report.rows:,} rows written"),
@@ -249,7 +249,7 @@ def _verified_text(report: ExportReadReport | ExportFoldReport) -> str:
 
 
 def format_export(job: ExportJob) -> str:
-    """Return what is known of an export as lines of name and value."""
+    """Return an export as lines of name and value."""
     values = job.to_dict()
     if job.billed_bytes is not None:
         values["billed_bytes"] = f"{job.billed_bytes:,} ({format_bytes(job.billed_bytes)})"
@@ -257,7 +257,7 @@ def format_export(job: ExportJob) -> str:
 
 
 def format_import_files(report: ImportFilesReport) -> str:
-    """Return the report for people, as lines of name and value, then its files."""
+    """Return the report as lines of name and value, then its files."""
     speed = report.json_bytes / 1e6 / max(report.cpu_seconds, 1e-9)
     rows = [
         ("items", f"{report.items:,} of {counted(report.rows, 'row')}, {report.duplicates:,} left out for their key"),
@@ -273,7 +273,7 @@ def format_import_files(report: ImportFilesReport) -> str:
 
 
 def format_compaction(report: CompactReport) -> str:
-    """Return what a compaction did."""
+    """Return the report of a compaction."""
     rewrote = f"{counted(report.rows_rewritten, 'row')} of {counted(report.files_rewritten, 'file')}"
     left = report.files_left
     rows = [
@@ -291,42 +291,42 @@ def format_compaction(report: CompactReport) -> str:
 
 
 def _format_with_figures(report: Any) -> str:
-    """Return the values of a report, what was planned in one line."""
+    """Return the values of a report, with its planned figures in one line."""
     values = report.to_dict() | {"planned": None, "actual": None} | dict(planned_rows(report.planned, report.actual))
     if "layout" in values:
         values |= {"layout": None} | dict(layout_rows(report.layout))
     return format_values(values)
 
 
-def format_table(found: TableDescription) -> str:
+def format_table(table: TableDescription) -> str:
     """Return a table's description as lines of name and value."""
     rows = [
-        ("table", f"{found.name} ({found.status})"),
-        ("arn", found.arn),
-        ("key", ", ".join(f"{name}:{tag}" for name, tag in found.key_types)),
-        ("size", f"{found.item_count:,} items, {format_bytes(found.size_bytes)}, as the service last counted"),
+        ("table", f"{table.name} ({table.status})"),
+        ("arn", table.arn),
+        ("key", ", ".join(f"{name}:{tag}" for name, tag in table.key_types)),
+        ("size", f"{table.item_count:,} items, {format_bytes(table.size_bytes)}, as the service last counted"),
         (
             "billing",
-            "on-demand" if found.on_demand else f"provisioned, {found.rcu:g} RCU/s and {found.wcu:g} WCU/s",
+            "on-demand" if table.on_demand else f"provisioned, {table.rcu:g} RCU/s and {table.wcu:g} WCU/s",
         ),
-        *(("index", f"{index.name} ({', '.join(index.key_names)})") for index in found.indexes),
+        *(("index", f"{index.name} ({', '.join(index.key_names)})") for index in table.indexes),
     ]
     return lines(rows, 9)
 
 
 def format_doctor(report: DoctorReport) -> str:
-    """Return what was found, a line each, with what to do below it, and the counts."""
+    """Return a line for each finding, followed by its action, and the counts."""
     shown = []
-    for each in report.findings:
-        shown.append(f"{each.level:<9}{each.check:<27}{each.found}")
-        if each.action is not None:
-            shown.append(f"{'':<9}-> {each.action}")
+    for finding in report.findings:
+        shown.append(f"{finding.level:<9}{finding.check:<27}{finding.found}")
+        if finding.action is not None:
+            shown.append(f"{'':<9}-> {finding.action}")
     counts = f"{counted(report.problems, 'problem')}, {counted(report.warnings, 'warning')}"
     return "\n".join([*shown, counts])
 
 
 def format_layout(report: LayoutReport) -> str:
-    """Return how files are stored: figures, then tables of sizes, partitions and columns."""
+    """Return the storage of files: figures, then tables of sizes, partitions and columns."""
     from ddbio.formats.layout import class_text, partition_text
 
     rows = "rows not known" if report.rows is None else counted(report.rows, "row")
@@ -344,20 +344,23 @@ def format_layout(report: LayoutReport) -> str:
         ("small", f"{report.small_file_ratio:.1%} of the files are below {format_bytes(report.small_than)}"),
         ("means", ", ".join(f"{name} {value:,g}" for name, value in means.items() if value is not None) or None),
     ]
-    sizes = [(class_text(each), f"{each.files:,}", format_bytes(each.bytes)) for each in report.histogram]
+    sizes = [
+        (class_text(size_class), f"{size_class.files:,}", format_bytes(size_class.bytes))
+        for size_class in report.histogram
+    ]
     partitions = [
         (
-            partition_text(each),
-            f"{each.files:,}",
-            format_bytes(each.bytes),
-            "" if each.rows is None else f"{each.rows:,}",
-            f"{each.small_files:,}",
+            partition_text(partition),
+            f"{partition.files:,}",
+            format_bytes(partition.bytes),
+            "" if partition.rows is None else f"{partition.rows:,}",
+            f"{partition.small_files:,}",
         )
-        for each in report.partitions[:MOST_ROWS]
+        for partition in report.partitions[:MAX_ROWS]
     ]
     columns = [
-        (each.name, format_bytes(each.bytes), format_bytes(each.uncompressed_bytes), f"{each.bytes_per_row:,g}")
-        for each in report.columns[:MOST_ROWS]
+        (column.name, format_bytes(column.bytes), format_bytes(column.uncompressed_bytes), f"{column.bytes_per_row:,g}")
+        for column in report.columns[:MAX_ROWS]
     ]
     shown = [lines(figures, 9), table_text(("size", "files", "bytes"), sizes)]
     if partitions:
@@ -369,7 +372,7 @@ def format_layout(report: LayoutReport) -> str:
 
 
 def format_validation(report: ValidationReport) -> str:
-    """Return what a validation found as lines of name and value."""
+    """Return the result of a validation as lines of name and value."""
     two = report.target is not None
     in_both = f"{report.source_rows:,} in the source, {report.target_rows:,} in the target"
     differ = f"{report.missing:,} missing, {report.extra:,} extra, {report.different:,} different"
@@ -380,10 +383,10 @@ def format_validation(report: ValidationReport) -> str:
         ("key", ", ".join(report.key)),
         ("rows", in_both if two else f"{report.source_rows:,}"),
         ("differ", differ if two else None),
-        ("repeated", f"keys that come again: {again}" if is_repeated else None),
+        ("repeated", f"repeated keys: {again}" if is_repeated else None),
         *_example_rows(report),
-        *(("column", f"{each.name}: source {each.source}, target {each.target}") for each in report.columns),
-        *(("misfit", f"{each.count} × {each.path}: {each.kind}") for each in report.misfits),
+        *(("column", f"{column.name}: source {column.source}, target {column.target}") for column in report.columns),
+        *(("misfit", f"{misfit.count} × {misfit.path}: {misfit.kind}") for misfit in report.misfits),
         *_rule_rows(report),
         ("compared", plans.compared_text(report.sample, report.nulls)),
         ("time", f"{cpu_text(report)}, {report.rcu_consumed:,.1f} RCU"),
@@ -392,20 +395,20 @@ def format_validation(report: ValidationReport) -> str:
 
 
 def _example_rows(report: ValidationReport) -> Rows:
-    found = Rows()
-    for each in report.examples:
-        found += [("example", f"{each.kind} {_json(each.key)}")]
-        found += [("", f"source {_json(each.source)}"), ("", f"target {_json(each.target)}")]
-    return found
+    rows = Rows()
+    for example in report.examples:
+        rows += [("example", f"{example.kind} {_json(example.key)}")]
+        rows += [("", f"source {_json(example.source)}"), ("", f"target {_json(example.target)}")]
+    return rows
 
 
 def _rule_rows(report: ValidationReport) -> Rows:
-    found = Rows()
+    rows = Rows()
     for rule in report.rules:
         column = "" if rule.column is None else f"{rule.column} "
         result = "holds" if rule.passed else f"{rule.failures:,} failures"
-        found += [("rule", f"{column}{rule.rule}: {result}"), *(("", _json(each)) for each in rule.examples)]
-    return found
+        rows += [("rule", f"{column}{rule.rule}: {result}"), *(("", _json(example)) for example in rule.examples)]
+    return rows
 
 
 def _json(value: Any) -> str:
@@ -413,7 +416,7 @@ def _json(value: Any) -> str:
 
 
 def format_verification(report: VerifyReport) -> str:
-    """Return what the comparison of a lake table with its table found."""
+    """Return the comparison of a lake table with its source table."""
     rows = [
         ("version", str(report.version)),
         ("as of", report.at or "now"),
@@ -428,19 +431,19 @@ def format_history(report: HistoryReport) -> str:
     """Return the states of items as a table."""
     rows = [
         (
-            each.key,
-            each.valid_from or "",
-            each.valid_to or "",
-            each.operation,
-            "" if each.item is None else _json(each.item),
+            state.key,
+            state.valid_from or "",
+            state.valid_to or "",
+            state.operation,
+            "" if state.item is None else _json(state.item),
         )
-        for each in report.states
+        for state in report.states
     ]
     return table_text(("key", "from", "to", "operation", "item"), rows)
 
 
 def format_advice(advice: Advice) -> str:
-    """Return the advice and its reasons, then tables of the ways, of the best one, and of where others are better."""
+    """Return the advice and its reasons, then tables of the methods, of the best one, and of the break-even points."""
     from ddbio.advice.advice import break_even_cells, time_text, usd_text
 
     asked = advice.workload
@@ -450,37 +453,37 @@ def format_advice(advice: Advice) -> str:
         ("advice", advice.recommended or "none"),
         *(("", reason) for reason in advice.why),
         ("table", f"{asked.table}: {size}, {asked.changes_per_second:,g} changes a second"),
-        ("asked", f"a copy that is brought up to date every {time_text(asked.freshness_seconds)}"),
+        ("asked", f"a copy that is updated every {time_text(asked.freshness_seconds)}"),
         ("scan", f"ends within it up to {most}, at {asked.rcu_per_second:,.0f} RCU/s"),
         *(("note", note) for note in advice.notes),
     ]
     roads = [
         (
-            each.name,
-            f"{each.usd:,.2f}" + ("+" if each.unpriced else ""),
-            usd_text(each.usd_once),
-            time_text(each.seconds),
-            f"{each.read_units:,.0f}",
-            "" if each.load is None else f"{each.load:.0%}",
-            "" if each.possible else "not possible",
+            road.name,
+            f"{road.usd:,.2f}" + ("+" if road.unpriced else ""),
+            usd_text(road.usd_once),
+            time_text(road.seconds),
+            f"{road.read_units:,.0f}",
+            "" if road.load is None else f"{road.load:.0%}",
+            "" if road.possible else "not possible",
         )
-        for each in advice.roads
+        for road in advice.roads
     ]
-    names = ("road", "USD a month", "once", "a run takes", "RCU a month", "of the capacity", "")
+    names = ("method", "USD a month", "once", "a run takes", "RCU a month", "of the capacity", "")
     shown = [lines(rows, 8), table_text(names, roads)]
-    for best in [each for each in advice.roads if each.name == advice.recommended][:1]:
+    for best in [road for road in advice.roads if road.name == advice.recommended][:1]:
         costs = [
             (line.what, f"{line.quantity:,.4g} {line.unit}", usd_text(line.usd))
             for line in (*best.lines, *best.lines_once)
         ]
         shown.append(table_text((best.name, "quantity", "USD"), costs))
     shown += [table_text(("break even", "at", "below", "above"), list(map(break_even_cells, advice.break_evens))), ""]
-    shown += ["\n".join([f"{each.name} cannot", *(f"  {text}" for text in each.cannot)]) for each in advice.roads]
+    shown += ["\n".join([f"{road.name} cannot", *(f"  {text}" for text in road.cannot)]) for road in advice.roads]
     return "\n".join(shown)
 
 
 def format_capacity(plan: CapacityPlan) -> str:
-    """Return the recommended capacity of a table, then tables of what it needs and of the other choices."""
+    """Return the recommended capacity of a table, then tables of its needs and of the other choices."""
     from ddbio.advice.provisioning import need_names, need_rows
 
     breaks = ", ".join(f"{what} {share:.1%}" for what, share in plan.mode_break_even.items())
@@ -494,17 +497,17 @@ def format_capacity(plan: CapacityPlan) -> str:
         *(("note", note) for note in plan.notes),
         ("class", None if class_gb is None else f"Standard-IA is cheaper from {class_gb:,.1f} GB"),
     ]
-    for each in plan.reserved:
-        what = f"{each.units:,} {each.what} for {each.years} y, {each.usd_upfront:,.2f} USD upfront"
-        saved = f"saves {each.usd_saved:,.2f} USD a month; breaks even at {each.break_even:.0%} of the hours"
+    for offer in plan.reserved:
+        what = f"{offer.units:,} {offer.what} for {offer.years} y, {offer.usd_upfront:,.2f} USD upfront"
+        saved = f"saves {offer.usd_saved:,.2f} USD a month; breaks even at {offer.break_even:.0%} of the hours"
         rows.append(("reserve", f"{what}, {saved}"))
-    choices = [(each.mode, each.table_class, f"{each.usd:,.2f}") for each in plan.choices]
+    choices = [(choice.mode, choice.table_class, f"{choice.usd:,.2f}") for choice in plan.choices]
     tables = [table_text(need_names(), need_rows(plan)), table_text(("mode", "class", "USD a month"), choices)]
     return "\n".join([lines(rows), *tables])
 
 
 _LIMITS = {"key_range": "partitions", "table": "the table", "account": "the account"}
-"""What throttles a simulated job."""
+"""Limits that throttle a simulated job."""
 
 
 def format_simulation(report: SimulationReport, options: Any) -> str:
@@ -539,17 +542,17 @@ def format_simulation(report: SimulationReport, options: Any) -> str:
 
 
 def format_prices(book: PriceBook) -> str:
-    """Return the prices of a region, a line each."""
+    """Return the prices of a region, one per line."""
     shown = [f"{book.region}, USD"]
     for name, price in book.prices.items():
         per = "" if price.per == 1 else f"{price.per:,.0f} "
         until = f", up to {price.tiers[0][0]:,.0f} a month" if price.tiers else ""
-        told = f"{price.usd:>12,.7g} a {per}{price.unit}{until}  ({price.date}, {price.usage_type})"
-        shown.append(f"  {name:<30}{told}")
+        line = f"{price.usd:>12,.7g} a {per}{price.unit}{until}  ({price.date}, {price.usage_type})"
+        shown.append(f"  {name:<30}{line}")
     return "\n".join(shown)
 
 
-_FORMS: dict[str, Callable[[Any], str]] = {
+_FORMATTERS: dict[str, Callable[[Any], str]] = {
     "Advice": format_advice,
     "CapacityPlan": format_capacity,
     "CaptureReport": _format_with_figures,
@@ -559,7 +562,7 @@ _FORMS: dict[str, Callable[[Any], str]] = {
     "CopyReport": format_copy,
     "CreatedTable": lambda made: f"table {made.table} is ACTIVE",
     "DemoReport": format_demo,
-    "Digest": lambda found: str(found.hexdigest()),
+    "Digest": lambda result: str(result.hexdigest()),
     "DoctorReport": format_doctor,
     "ExportFoldReport": format_fold_report,
     "ExportJob": format_export,
@@ -578,10 +581,10 @@ _FORMS: dict[str, Callable[[Any], str]] = {
     "VerifyReport": format_verification,
     "WriteReport": format_write,
 }
-"""The forms of results, by the names of their classes, which are loaded only with what returns them."""
+"""The formatters of results, by the names of their classes, which are loaded only when needed."""
 
-_FORMS_OF_ASKED: dict[str, Callable[[Any, Any], str]] = {
+_FORMATTERS_WITH_OPTIONS: dict[str, Callable[[Any, Any], str]] = {
     "ScanPlan": plans.format_scan_plan,
     "SimulationReport": format_simulation,
 }
-"""Forms that also tell what was asked for."""
+"""Formatters that also use the options."""

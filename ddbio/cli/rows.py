@@ -1,4 +1,4 @@
-"""Print rows of Arrow as lines of JSON, or as CSV, every number exact."""
+"""Arrow rows as lines of JSON or as CSV, with exact numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def print_json(batches: Iterable[pa.RecordBatch], out: TextIO) -> None:
-    """Write a line of JSON for each row; nulls are left out."""
+    """Write a line of JSON for each row. Nulls are omitted."""
     printer = None
     for batch in batches:
         if printer is None or not batch.schema.equals(printer.schema):
@@ -33,19 +33,19 @@ def print_json(batches: Iterable[pa.RecordBatch], out: TextIO) -> None:
 
 
 def python_lines(batch: pa.RecordBatch) -> Iterator[str]:
-    """Yield the line of each row, in plain Python: the reference for the loops, which prints what they leave."""
-    kinds = {each.name: each.type for each in batch.schema}
+    """Yield the line of each row in Python. It is the reference for the compiled loops, and prints rows they skip."""
+    kinds = {field.name: field.type for field in batch.schema}
     for row in batch.to_pylist():
         rescued = row.pop(RESCUE_NAME, None)
         members = _members(row, kinds)
         if rescued is not None:
-            # It is JSON already.
+            # It is already JSON.
             members.append(f"{json.dumps(RESCUE_NAME)}:{rescued}")
         yield f"{{{','.join(members)}}}\n"
 
 
 def print_csv(batches: Iterable[pa.RecordBatch], out: TextIO) -> None:
-    """Write a header and a line of CSV for each row; maps and lists are JSON, nulls are empty."""
+    """Write a header and a line of CSV for each row. Maps and lists are JSON, nulls are empty."""
     writer = csv.writer(out, lineterminator="\n")
     is_begun = False
     for batch in batches:
@@ -64,12 +64,12 @@ def _members(values: dict[str, Any], kinds: Mapping[str, Any]) -> list[str]:
 
 def _json(value: Any, kind: Any) -> str:
     if isinstance(value, dict):
-        return f"{{{','.join(_members(value, {each.name: each.type for each in kind}))}}}"
+        return f"{{{','.join(_members(value, {field.name: field.type for field in kind}))}}}"
     if isinstance(value, list):
         if pa.types.is_map(kind):
             entries = dict(value)
             return f"{{{','.join(_members(entries, dict.fromkeys(entries, kind.item_type)))}}}"
-        return f"[{','.join(_json(each, kind.value_type) for each in value)}]"
+        return f"[{','.join(_json(item, kind.value_type) for item in value)}]"
     if isinstance(value, bytes):
         value = base64.b64encode(value).decode()
     elif isinstance(value, (datetime, date, time)):
@@ -77,10 +77,10 @@ def _json(value: Any, kind: Any) -> str:
     if value is None or isinstance(value, (bool, str)):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, Decimal):
-        # A column has one scale: what it adds to a number is no part of it.
+        # All values of a column have the same scale: remove the zeros that it adds to a number.
         text = f"{value:f}"
         return text.rstrip("0").rstrip(".") if "." in text else text
-    # The text of integers and floating-point numbers is a number of JSON.
+    # The text of integers and floating-point numbers is a JSON number.
     return str(value)
 
 

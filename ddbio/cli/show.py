@@ -1,4 +1,4 @@
-"""Parts of what is printed for people: sizes, durations, lines of name and value, and the rows that reports share."""
+"""Text for people: sizes, durations, lines of name and value, and the rows that reports share."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Rows = list[tuple[str, str]]
 """Names and values of a report."""
 
 _KIB = 1024.0
-# Partitions may make thousands of files.
-_MOST_FILES = 20
-# Attributes whose merged NULLs a report names.
-_MOST_NULLS = 5
-# Quantities from here on are shown without decimals.
-_WHOLE = 10
+# A job may write thousands of files to partitions.
+_MAX_FILES = 20
+# Maximum number of attributes with merged NULLs in a report.
+_MAX_NULLS = 5
+# Quantities of at least this value are shown without decimals.
+_MIN_WITHOUT_DECIMALS = 10
 
 
 def lines(rows: Iterable[tuple[str, str | None]], width: int = 10) -> str:
-    """Return rows as lines, values below each other; those without a value are left out."""
+    """Return rows as lines with aligned values. Rows without a value are omitted."""
     return "\n".join(f"{name:<{width}}{value}" for name, value in rows if value is not None)
 
 
 def format_bytes(count: float) -> str:
-    """Return a size with a binary unit, three digits at most."""
+    """Return a size with a binary unit and at most three digits."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if count < _KIB or unit == "TiB":
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -39,51 +39,51 @@ def format_bytes(count: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration as people read it."""
+    """Return a duration as readable text."""
     if seconds < 100:  # noqa: PLR2004 - up to here seconds read better
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, rest_seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest_seconds:02d} s"
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a count with its noun, which ends in *s* unless there is one."""
+    """Return a count with its noun, which ends in *s* unless the count is 1."""
     return f"{count:,} {noun}" + "s" * (count != 1)
 
 
 def cpu_text(report: Any) -> str:
-    """Return how long a job took, and how much of it was time of processors."""
+    """Return the duration of a job, and its CPU time."""
     return f"{report.seconds:.1f} s, of CPU {report.cpu_seconds:.1f} s"
 
 
 def time_text(report: Any) -> str:
-    """Return how long a job took, and on what."""
+    """Return the duration of a job, its engine and its number of tasks."""
     return f"{cpu_text(report)} ({report.engine}, {counted(report.tasks, 'task')})"
 
 
 def counts_text(counts: Mapping[str, int], form: str) -> str | None:
-    """Return counts by name, each in a form such as ``{count} × {name}``; None if there is none."""
+    """Return counts by name in a format such as ``{count} × {name}``; None if there are none."""
     return ", ".join(form.format(name=name, count=count) for name, count in counts.items()) or None
 
 
 def planned_rows(planned: Figures | None, actual: Figures | None) -> Rows:
-    """Return a row of what a job was planned to take beside what it took, if both are known."""
+    """Return a row with the planned and the actual resources of a job, if both are known."""
     return [] if planned is None or actual is None else [("planned", f"{planned}; it took {actual}")]
 
 
 def file_rows(files: Iterable[FileReport], noun: str = "row") -> Rows:
-    """Return a name and a value for the files that were written; of many, the first, and how many more there are."""
-    known = list(files)
-    rows = [("file", f"{file.path}  {format_bytes(file.bytes)}  {counted(file.rows, noun)}") for file in known]
-    if len(rows) <= _MOST_FILES:
+    """Return rows for the written files: for many files, the first ones and the number of the others."""
+    listed = list(files)
+    rows = [("file", f"{file.path}  {format_bytes(file.bytes)}  {counted(file.rows, noun)}") for file in listed]
+    if len(rows) <= _MAX_FILES:
         return rows
-    more, size = len(rows) - _MOST_FILES, format_bytes(sum(file.bytes for file in known[_MOST_FILES:]))
-    return [*rows[:_MOST_FILES], ("files", f"{counted(more, 'more file')} of {size}, which --json lists")]
+    more, size = len(rows) - _MAX_FILES, format_bytes(sum(file.bytes for file in listed[_MAX_FILES:]))
+    return [*rows[:_MAX_FILES], ("files", f"{counted(more, 'more file')} of {size}, which --json lists")]
 
 
 def layout_rows(layout: LayoutSummary | None) -> Rows:
-    """Return a row that says how many files there are, and how many of them are small, if there are any."""
+    """Return a row with the number of files and of small files, if there are any."""
     if layout is None or not layout.files:
         return []
     small = f"{layout.small_file_ratio:.0%} of them below {format_bytes(layout.small_than)}"
@@ -91,27 +91,27 @@ def layout_rows(layout: LayoutSummary | None) -> Rows:
 
 
 def skipped_rows(paths: Sequence[str]) -> Rows:
-    """Return a row that names files which were passed over, if any were; of many, the first."""
+    """Return a row with the skipped files, if there are any: for many files, the first ones."""
     if not paths:
         return []
-    more = f", and {counted(len(paths) - _MOST_FILES, 'more file')}" if len(paths) > _MOST_FILES else ""
-    named = ", ".join(paths[:_MOST_FILES])
-    return [("left out", f"{counted(len(paths), 'file')} whose names say that they are no data: {named}{more}")]
+    more = f", and {counted(len(paths) - _MAX_FILES, 'more file')}" if len(paths) > _MAX_FILES else ""
+    named = ", ".join(paths[:_MAX_FILES])
+    return [("left out", f"{counted(len(paths), 'file')} whose names mark them as no data: {named}{more}")]
 
 
 def merged_null_rows(merged_nulls: dict[str, int]) -> Rows:
-    """Return a row that says how many NULLs of which attributes were merged with missing values, if any were."""
+    """Return a row with the NULLs that were merged with missing values, by attribute, if there are any."""
     if not merged_nulls:
         return []
-    most = sorted(merged_nulls.items(), key=lambda each: -each[1])
-    named = ", ".join(f"{count:,} × {path}" for path, count in most[:_MOST_NULLS])
-    others = f", and {counted(len(most) - _MOST_NULLS, 'attribute')} more" if len(most) > _MOST_NULLS else ""
-    return [("NULLs", f"{named}{others}: now as missing values are; --nulls keep tells them apart")]
+    most = sorted(merged_nulls.items(), key=lambda entry: -entry[1])
+    named = ", ".join(f"{count:,} × {path}" for path, count in most[:_MAX_NULLS])
+    others = f", and {counted(len(most) - _MAX_NULLS, 'attribute')} more" if len(most) > _MAX_NULLS else ""
+    return [("NULLs", f"{named}{others}: now like missing values; --nulls keep distinguishes them")]
 
 
 def misfit_rows(misfits: Iterable[MisfitReport]) -> Rows:
-    """Return a row for each kind of values that have no place in their column."""
-    return [("misfit", _misfit_text(each)) for each in misfits]
+    """Return a row for each kind of values that do not fit their column."""
+    return [("misfit", _misfit_text(misfit)) for misfit in misfits]
 
 
 def _misfit_text(misfit: MisfitReport) -> str:
@@ -120,7 +120,7 @@ def _misfit_text(misfit: MisfitReport) -> str:
 
 
 def catalog_rows(registered: CatalogReport | None) -> Rows:
-    """Return a row about what was registered in the catalog, if anything was."""
+    """Return a row about registrations in the catalog, if there are any."""
     if registered is None:
         return []
     added = f", with {', '.join(registered.columns_added)} added" if registered.columns_added else ""
@@ -129,13 +129,13 @@ def catalog_rows(registered: CatalogReport | None) -> Rows:
 
 
 def written_rows(report: Any) -> Rows:
-    """Return what a report says of the files of a job: NULLs that were merged, the catalog, the layout, the files."""
+    """Return the rows about the files of a job: merged NULLs, the catalog, the layout, the files."""
     registered = catalog_rows(report.catalog)
     return [*merged_null_rows(report.merged_nulls), *registered, *layout_rows(report.layout), *file_rows(report.files)]
 
 
 def format_values(values: dict[str, Any]) -> str:
-    """Return names and values as lines, those that say nothing left out."""
+    """Return names and values as lines, without empty ones."""
     shown = {name: _as_text(value) for name, value in values.items() if value not in (None, "", False, ())}
     width = max(map(len, shown), default=0) + 2
     return "\n".join(f"{name:<{width}}{text}" for name, text in shown.items())
@@ -148,7 +148,7 @@ def _as_text(value: Any) -> str:
 
 
 def format_estimate(estimate: Estimate) -> str:
-    """Return what a job takes as one line, and what it costs as a table, a line for each part."""
+    """Return the resources of a job as one line, and its cost as a table with a line for each part."""
     taken = [
         f"{estimate.units:,.0f} units" if estimate.units else "",
         counted(estimate.requests, "request") if estimate.requests else "",
@@ -160,23 +160,23 @@ def format_estimate(estimate: Estimate) -> str:
     if cost.lines:
         shown.append(f"cost      ${usd_text(cost.usd)}")
         shown += [
-            f"  {each.what:<36}{quantity_text(each.quantity):>16} {each.unit:<14}"
-            + ("no price" if each.usd is None else f"${usd_text(each.usd)}")
-            for each in cost.lines
+            f"  {line.what:<36}{quantity_text(line.quantity):>16} {line.unit:<14}"
+            + ("no price" if line.usd is None else f"${usd_text(line.usd)}")
+            for line in cost.lines
         ]
     return "\n".join([*shown, *(f"note      {note}" for note in cost.notes)])
 
 
 def quantity_text(quantity: float) -> str:
     """Return a quantity, with decimals if it is small."""
-    return f"{quantity:,.0f}" if quantity >= _WHOLE else f"{quantity:,.4g}"
+    return f"{quantity:,.0f}" if quantity >= _MIN_WITHOUT_DECIMALS else f"{quantity:,.4g}"
 
 
 def usd_text(usd: float) -> str:
-    """Return a sum of money, with two digits at least."""
+    """Return a sum of money, with at least two digits."""
     return f"{usd:,.2f}" if usd >= 1 else f"{usd:.2g}"
 
 
 def limited_time(seconds: float, limited_by: str) -> str:
-    """Return a duration, and what limits it."""
+    """Return a duration, and its bottleneck."""
     return format_duration(seconds) + (f", limited by {limited_by}" if limited_by else "")

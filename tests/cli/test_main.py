@@ -265,7 +265,7 @@ def test_what_is_not_there_is_said_so(ddbio, endpoint, tmp_path):
     done = ddbio("load", tmp_path / "no.csv", "flights", "--endpoint-url", endpoint)
     assert (done.returncode, "no.csv does not exist" in done.stderr) == (1, True)
     done = ddbio("load", "x", "flights", "--no-such-flag")
-    assert (done.returncode, "'ddbio load --help' says how it is used" in done.stderr) == (2, True)
+    assert (done.returncode, "'ddbio load --help' shows its usage" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(("given", "chosen"), [({}, "system"), ({"ARROW_DEFAULT_MEMORY_POOL": "mimalloc"}, "mimalloc")])

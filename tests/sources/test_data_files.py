@@ -346,8 +346,8 @@ def test_reports_and_plans_list_left_out_files(tmp_path):
         plan = ddbio.plan_load(tmp_path / "in", "rows", **options)
         report = ddbio.load_files(tmp_path / "in", "rows", **options)
     assert plan.files_skipped == report.files_skipped == ("_b.json",)
-    assert "1 file whose names say that they are no data: _b.json" in text_of(plan)
-    assert "1 file whose names say that they are no data: _b.json" in text_of(report)
+    assert "1 file whose names mark them as no data: _b.json" in text_of(plan)
+    assert "1 file whose names mark them as no data: _b.json" in text_of(report)
     assert ddbio.write_import_files(tmp_path / "in", tmp_path / "out", key="id:S").files_skipped == ("_b.json",)
     assert ddbio.plan_import_files(tmp_path / "in", tmp_path / "new", key="id:S").files_skipped == ("_b.json",)
 
