@@ -1,8 +1,8 @@
-"""Take Arrow data from outside: tables and data frames as batches, and arrays checked to stay within their own memory.
+"""Reading of external Arrow data: tables and data frames become batches, and arrays are checked for memory safety.
 
 Arrow does not check the offsets, indices and views of IPC files and of other libraries, but the loops rely on them.
-The check here is that of ``validate(full=True)`` without UTF-8, which would take six times as long as the rest. Whoever
-reads a text validates it: one bad text spoils its row, not the batch.
+The check here is ``validate(full=True)`` without the check of UTF-8, which would take six times as long as all other
+checks. The code that reads a text validates it, so an invalid text affects its row, not the batch.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = ["checked_batches", "record_batch_reader"]
 
 # Arrow's names for the unnamed levels of a pandas index.
 _UNNAMED = re.compile(r"__index_level_\d+__")
-# Types of polars that it exports as addresses, or as nothing that Arrow knows.
-_OPAQUE = {"Object", "Int128", "UInt128"}
+# Types of polars that polars exports as addresses, or as types unknown to Arrow.
+_UNSUPPORTED = {"Object", "Int128", "UInt128"}
 _TEXTS = {str, type(None)}
 _PLAIN = {str, int, float, bool, bytes}
-# Kinds of objects that Arrow keeps as they are where a column has no other: see _kind.
+# Kinds of objects that Arrow does not change if all values of a column have the same kind: see _kind.
 _EXACT = {str, int, float, bool, bytes, Decimal, dt.date, dt.time, dt.timedelta, "naive", "aware"}
 _EXACT |= {np.dtype(name) for name in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")}
 
@@ -48,7 +48,7 @@ def record_batch_reader(data: Any) -> pa.RecordBatchReader:
     SchemaError
         The data is none of these, or Arrow has no type for one of its columns.
     """
-    # Names that hold a NUL are cut when they pass through the C interface.
+    # The C interface cuts names at a NUL.
     match data:
         case pa.RecordBatch():
             return pa.RecordBatchReader.from_batches(data.schema, [data])
@@ -61,81 +61,81 @@ def record_batch_reader(data: Any) -> pa.RecordBatchReader:
     if not (hasattr(data, "__arrow_c_stream__") or (hasattr(data, "iloc") and hasattr(data, "columns"))):
         raise SchemaError(f"a {type(data).__name__} holds no columns: give a record batch, a table or a data frame")
     try:
-        return _of_frame(data)
+        return _read_frame(data)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise SchemaError(f"the {type(data).__name__} cannot be read as Arrow columns: {error}") from error
 
 
-def _of_frame(frame: Any) -> pa.RecordBatchReader:
+def _read_frame(frame: Any) -> pa.RecordBatchReader:
     if hasattr(frame, "iloc") and hasattr(frame, "columns"):
-        return _of_pandas(frame).to_reader()
+        return _read_pandas(frame).to_reader()
     if type(frame).__module__.startswith("polars") and hasattr(frame, "get_columns"):
-        return _of_polars(frame)
+        return _read_polars(frame)
     return pa.RecordBatchReader.from_stream(frame)
 
 
-def _of_polars(frame: Any) -> pa.RecordBatchReader:
-    """Return a frame's rows; columns whose values Arrow sees as addresses, or not at all, go value by value."""
-    names = [each.name for each in frame.get_columns() if str(each.dtype) in _OPAQUE]
+def _read_polars(frame: Any) -> pa.RecordBatchReader:
+    """Return a frame's rows. Columns of types that Arrow cannot read are converted value by value."""
+    names = [column.name for column in frame.get_columns() if str(column.dtype) in _UNSUPPORTED]
     if not names:
         return pa.RecordBatchReader.from_stream(frame)
     columns = {name: python_column(name, frame[name].to_list()) for name in names}
-    rest = frame.drop(names)
-    return _inserted(pa.table(rest) if rest.width else None, columns, frame.columns).to_reader()
+    others = frame.drop(names)
+    return _insert_columns(pa.table(others) if others.width else None, columns, frame.columns).to_reader()
 
 
-def _of_pandas(frame: Any) -> pa.Table:
-    """Return a frame's columns and the named levels of its index: unnamed levels are row numbers.
+def _read_pandas(frame: Any) -> pa.Table:
+    """Return a frame's columns and the named levels of its index. Unnamed levels are row numbers.
 
-    Arrow infers one type for a column of objects. Where that changes or refuses a value, values are serialized one by
-    one.
+    Arrow infers one type for a column of objects. Where that would change or refuse a value, the values are serialized
+    one by one.
 
     Raises
     ------
     SchemaError
-        If columns have one name, or hold periods.
+        Columns have the same name, or contain periods.
     """
     names = [str(name) for name in frame.columns]
     if len(set(names)) < len(names):
         raise SchemaError(f"several have one name: {', '.join(names)}")
     if periods := [name for name, kind in zip(names, frame.dtypes, strict=True) if str(kind).startswith("period[")]:
         raise SchemaError(f"{periods[0]}: DynamoDB has no periods: use .dt.to_timestamp() or .astype(str)")
-    objects = [place for place, kind in enumerate(frame.dtypes) if kind == "object"]
-    own = [place for place in objects if not _is_exact(frame.iloc[:, place].to_numpy())]
+    objects = [index for index, kind in enumerate(frame.dtypes) if kind == "object"]
+    own = [index for index in objects if not _is_exact(frame.iloc[:, index].to_numpy())]
     try:
         return _with_objects(frame, names, own)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        # A text holds half of a surrogate pair, or an int has more than 64 bits.
+        # A text contains half of a surrogate pair, or an int has more than 64 bits.
         return _with_objects(frame, names, objects)
 
 
 def _with_objects(frame: Any, names: list[str], objects: list[int]) -> pa.Table:
-    """Return a frame as a table, some of its columns value by value."""
+    """Return a frame as a table, with the columns of objects converted value by value."""
     columns = {
-        names[place]: python_column(
-            names[place], [None if _is_none(value) else value for value in frame.iloc[:, place]]
+        names[index]: python_column(
+            names[index], [None if _is_none(value) else value for value in frame.iloc[:, index]]
         )
-        for place in objects
+        for index in objects
     }
-    others = [place for place in range(len(names)) if place not in set(objects)]
+    others = [index for index in range(len(names)) if index not in set(objects)]
     table = pa.Table.from_pandas(frame.iloc[:, others], preserve_index=True)
     table = table.drop_columns([name for name in table.schema.names if _UNNAMED.fullmatch(name)])
-    return _inserted(table, columns, names)
+    return _insert_columns(table, columns, names)
 
 
-def _inserted(table: pa.Table | None, columns: Mapping[str, tuple[Any, Any]], order: list[str]) -> pa.Table:
-    """Return a table with more columns, each at its place."""
+def _insert_columns(table: pa.Table | None, columns: Mapping[str, tuple[Any, Any]], order: list[str]) -> pa.Table:
+    """Return the table with more columns, each at its index in the order."""
     if table is None or not table.num_columns:
         schema = pa.schema([field for field, _ in columns.values()])
         return pa.Table.from_arrays([array for _, array in columns.values()], schema=schema)
-    for place, name in enumerate(order):
+    for index, name in enumerate(order):
         if name in columns:
-            table = table.add_column(place, *columns[name])
+            table = table.add_column(index, *columns[name])
     return table
 
 
 def _is_exact(values: Iterable[Any]) -> bool:
-    """Return whether values have one type at each place, by which Arrow keeps them as they are."""
+    """Return whether values, and the values nested in them, have one type each, so that Arrow does not change them."""
     values = list(values)
     if set(map(type, values)) <= _TEXTS:
         return True
@@ -150,19 +150,19 @@ def _is_exact(values: Iterable[Any]) -> bool:
         return _is_exact(itertools.chain.from_iterable(present))
     if kind is dict:
         members = collections.defaultdict[Any, list[Any]](list)
-        for name, value in itertools.chain.from_iterable(each.items() for each in present):
+        for name, value in itertools.chain.from_iterable(value.items() for value in present):
             members[name].append(value)
-        return all(isinstance(name, str) and _is_exact(each) for name, each in members.items())
+        return all(isinstance(name, str) and _is_exact(values_of_member) for name, values_of_member in members.items())
     return kind in _EXACT
 
 
 def _kind(value: Any) -> Any:
-    """Return what Arrow takes a value for; None if it would change it."""
+    """Return the type as which Arrow reads a value, or None if Arrow would change it."""
     match value:
         case str():
             return str
         case np.ndarray():
-            # Numbers of an array have one type.
+            # The numbers of an array have one type.
             return value.dtype if value.dtype.kind in "iufb" and value.ndim == 1 else list
         case list() | tuple():
             return list
@@ -174,18 +174,18 @@ def _kind(value: Any) -> Any:
 
 
 def _is_none(value: Any) -> bool:
-    # Arrow takes NaN for a missing value of pandas, too.
+    # Arrow also treats NaN as a missing value of pandas.
     return is_missing(value) or (isinstance(value, float) and math.isnan(value))
 
 
 def checked_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows, after a check that all arrays stay within their memory, in batches that expand to little.
+    """Check that all arrays stay within their memory, and yield the rows in batches of bounded expanded size.
 
     Raises
     ------
     DecodeError
-        An array points outside its memory, and the message has the number of its batch, from 0, and its column; or a
-        column's name is not UTF-8; or a batch expands as ``bounded_batches`` says.
+        An array points outside its memory: the message contains the number of its batch, from 0, and its column. Or a
+        column's name is not UTF-8, or ``bounded_batches`` refuses a batch.
     """
     schema, expands = None, False
     for number, batch in enumerate(batches):
@@ -210,14 +210,14 @@ def checked_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
 
 
 class _BoundsError(Exception):
-    """Say how an array is damaged."""
+    """Description of the damage of an array."""
 
 
 def _check_names(fields: Iterable[pa.Field[Any]]) -> None:
     try:
         for field in fields:
             _ = field.name
-            # The zone of a time is text, too.
+            # The zone of a time is also text.
             _ = getattr(field.type, "tz", None)
             _check_names(_fields_within(field.type))
     except UnicodeError as error:
@@ -226,14 +226,14 @@ def _check_names(fields: Iterable[pa.Field[Any]]) -> None:
 
 def _fields_within(kind: Any) -> list[pa.Field[Any]]:
     if kind.num_fields:
-        return [kind.field(place) for place in range(kind.num_fields)]
+        return [kind.field(index) for index in range(kind.num_fields)]
     if isinstance(kind, pa.BaseExtensionType):
         return _fields_within(kind.storage_type)
     return _fields_within(kind.value_type) if isinstance(kind, pa.DictionaryType) else []
 
 
 def _check(array: Any) -> None:  # noqa: C901 - one branch a layout
-    """Check an array whose buffers, and those of its children, are known to have the right sizes."""
+    """Check an array. The sizes of its buffers, and of those of its children, must already be checked."""
     kind = array.type
     types = pa.types
     if isinstance(kind, pa.BaseExtensionType):
@@ -249,8 +249,8 @@ def _check(array: Any) -> None:  # noqa: C901 - one branch a layout
         for values in (array.keys, array.items) if types.is_map(kind) else (array.values,):
             _check(values.slice(*_first_and_count(array, len(values))))
     elif types.is_struct(kind):
-        for place in range(kind.num_fields):
-            _check(array.field(place))
+        for index in range(kind.num_fields):
+            _check(array.field(index))
     elif types.is_fixed_size_list(kind):
         _check(array.values.slice(kind.list_size * array.offset, kind.list_size * len(array)))
     elif types.is_list_view(kind) or types.is_large_list_view(kind):
@@ -270,33 +270,33 @@ def _check_nulls(array: Any) -> None:
         return
     nulls = len(array) - np.count_nonzero(bits_of(bitmap, array.offset, len(array)))
     if nulls != array.null_count:
-        raise _BoundsError(f"{nulls} entries are null, and it says {array.null_count}")
+        raise _BoundsError(f"{nulls} entries are null, but its null count is {array.null_count}")
 
 
 def _first_and_count(array: Any, limit: int) -> tuple[int, int]:
     offsets = offsets_of(array)
     first, last = int(offsets[0]), int(offsets[-1])
     if first < 0 or last > limit:
-        raise _BoundsError(f"entries lie at {first} to {last} of {limit}")
+        raise _BoundsError(f"entries are at {first} to {last} of {limit}")
     if (offsets[1:] < offsets[:-1]).any():
-        place = int(np.flatnonzero(offsets[1:] < offsets[:-1])[0])
-        raise _BoundsError(f"entry {place} ends before it begins")
+        first_bad = int(np.flatnonzero(offsets[1:] < offsets[:-1])[0])
+        raise _BoundsError(f"entry {first_bad} ends before it begins")
     return first, last - first
 
 
 def _check_list_view(array: Any) -> None:
     present = array.is_valid().to_numpy(zero_copy_only=False)
-    starts, sizes = (np.asarray(each)[present].astype(np.int64) for each in (array.offsets, array.sizes))
+    starts, sizes = (np.asarray(numbers)[present].astype(np.int64) for numbers in (array.offsets, array.sizes))
     starts, sizes = starts[sizes != 0], sizes[sizes != 0]
     if not len(starts):
         return
     stops = starts + sizes
     if sizes.min() < 0 or starts.min() < 0 or stops.max() > len(array.values) or stops.min() < 0:
-        raise _BoundsError("an entry lies outside the values")
+        raise _BoundsError("an entry is outside the values")
     _check(array.values.slice(int(starts.min()), int(stops.max() - starts.min())))
 
 
 def _check_indices(array: Any) -> None:
-    places = array.indices.drop_null().to_numpy(zero_copy_only=False)
-    if len(places) and (places.min() < 0 or places.max() >= len(array.dictionary)):
+    indices = array.indices.drop_null().to_numpy(zero_copy_only=False)
+    if len(indices) and (indices.min() < 0 or indices.max() >= len(array.dictionary)):
         raise _BoundsError(f"an index is not among the {len(array.dictionary)} entries of its dictionary")

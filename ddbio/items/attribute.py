@@ -1,8 +1,8 @@
-"""Validate DynamoDB attribute values, and convert them to Python values and back, exactly.
+"""Validation of DynamoDB attribute values, and exact conversion to Python values and back.
 
-This is the plain reference that the tests compare faster code with. What DynamoDB itself refuses is a DecodeError: a
-value that is not exactly one known type, a number beyond 38 digits or out of range, text that is not UTF-8, broken
-base64. Numbers are validated in ``number``.
+This is the reference implementation, with which the tests compare faster code. Values that DynamoDB refuses are a
+DecodeError: a value that is not exactly one known type, a number beyond 38 digits or out of range, text that is not
+UTF-8, invalid base64. Numbers are validated in ``number``.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ AttributeValue: TypeAlias = dict[str, Any]
 """One value in DynamoDB JSON, parsed: a type and its content, ``{"S": "text"}``."""
 
 Item: TypeAlias = dict[str, AttributeValue]
-"""One item in DynamoDB JSON, parsed: what ``json.loads`` returns."""
+"""One item in DynamoDB JSON, parsed by ``json.loads``."""
 
 TAGS = ("S", "N", "B", "BOOL", "NULL", "SS", "NS", "BS", "L", "M")
-"""Every type DynamoDB knows."""
+"""All types of DynamoDB."""
 
 
 def decode_base64(text: str) -> bytes:
@@ -37,7 +37,7 @@ def decode_base64(text: str) -> bytes:
     DecodeError
         The text is not base64.
     """
-    # The strict mode still lets surplus padding pass.
+    # The strict mode does not refuse surplus padding.
     if len(text) % 4 or text.endswith("==="):
         raise DecodeError(f"{quoted(text)} is not base64: wrong length or padding")
     try:
@@ -74,7 +74,7 @@ def _python(value: AttributeValue) -> Any:
 
 
 def _number(text: str) -> Decimal:
-    # The constructor is exact; only arithmetic rounds to the context.
+    # The constructor is exact. Only arithmetic rounds to the context.
     return Decimal(canonical_number(text))
 
 
@@ -93,12 +93,12 @@ _TO_PYTHON: dict[str, Callable[[Any], Any]] = {
 
 
 def from_python(value: Any) -> AttributeValue:  # noqa: PLR0911 - one line a type
-    """Return the attribute value of a Python value, with numbers in canonical form and sets sorted.
+    """Return the attribute value of a Python value, with canonical numbers and sorted sets.
 
     Raises
     ------
     SchemaError
-        DynamoDB has no exact form of the value: a ``float``, an empty or mixed set, an unknown type.
+        DynamoDB has no exact encoding of the value: a ``float``, an empty or mixed set, an unknown type.
     DecodeError
         A number is beyond 38 digits or out of range.
     """
@@ -126,7 +126,7 @@ def from_python(value: Any) -> AttributeValue:  # noqa: PLR0911 - one line a typ
 
 
 def _number_text(value: int | Decimal) -> str:
-    # Python refuses to print an int of more than 4,300 digits; DynamoDB refuses it far earlier.
+    # Python refuses to print an int of more than 4,300 digits. DynamoDB's limit is far lower.
     if isinstance(value, int) and abs(value) >= 10 ** (MAX_EXPONENT + 1):
         raise DecodeError(f"an integer of {value.bit_length()} bits is outside the range to 9.99E+{MAX_EXPONENT}")
     return canonical_number(str(value))
@@ -155,12 +155,12 @@ def check_item(item: Any, path: str = "") -> None:
     item
         The parsed JSON of one item.
     path
-        What the item is called in an error.
+        The name of the item in an error.
 
     Raises
     ------
     DecodeError
-        A value is not; the message begins with its path.
+        A value is invalid. The message begins with its path.
     """
     if type(item) is not dict:
         raise DecodeError(f"{path or 'item'}: expected an object of attributes, found {quoted(item)}")
@@ -175,7 +175,7 @@ def check_value(value: Any, path: str = "value") -> None:
     Raises
     ------
     DecodeError
-        It is not; the message begins with ``path``.
+        It is invalid. The message begins with ``path``.
     """
     if type(value) is not dict or len(value) != 1:
         raise DecodeError(f'{path}: expected one type and its value, like {{"S": "text"}}, found {quoted(value)}')

@@ -1,4 +1,4 @@
-"""Measure how much memory the rows of a record batch take."""
+"""Memory size of the rows of a record batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OFFSET_BYTES = 4
 
 
 def batch_bytes(batch: pa.RecordBatch) -> int:
-    """Return the bytes of a batch's own rows, without the validity bits of structs and lists.
+    """Return the size of a batch's rows in bytes, without the validity bits of structs and lists.
 
     This replaces ``batch.nbytes``, which in pyarrow 25 crashes the process for an empty list of lists without offsets,
     as Spark's JVM writes it.
@@ -23,17 +23,17 @@ def batch_bytes(batch: pa.RecordBatch) -> int:
 
 
 def value_bytes(batch: pa.RecordBatch) -> int:
-    """Return the bytes of a batch without the places of nulls, of which sparse rows have many."""
+    """Return the size of a batch in bytes without its nulls, of which sparse rows have many."""
     rows, total = batch.num_rows, 0
     for array in batch.columns:
         nulls = array.null_count
         if nulls < rows:
-            total += _array_bytes(array) - nulls * (_place_bytes(array.type) if nulls else 0)
+            total += _array_bytes(array) - nulls * (_bytes_per_null(array.type) if nulls else 0)
     return max(0, total)
 
 
-def _place_bytes(kind: Any) -> int:
-    """Return the bytes of a null's place; 0 if its column has more than one array."""
+def _bytes_per_null(kind: Any) -> int:
+    """Return the bytes of one null in a column of this type, or 0 if the column has more than one array."""
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return _OFFSET_BYTES
     return int(kind.bit_width) // 8 if pa.types.is_primitive(kind) else 0

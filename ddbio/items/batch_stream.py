@@ -1,4 +1,4 @@
-"""An iterator of record batches that knows its schema and can be read as a stream of Arrow data."""
+"""Iterator of record batches with a schema, which can be read as a stream of Arrow data."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["RecordBatchStream"]
 
 
 class RecordBatchStream(Iterator[pa.RecordBatch]):
-    """Iterate over record batches of one schema, which is known before the first batch.
+    """Iterator of record batches of one schema, which is available before the first batch.
 
-    Every library that reads Arrow's C stream takes it as it takes a ``pyarrow.RecordBatchReader``: DuckDB, polars,
-    Delta. Closing the stream ends what feeds it, as does leaving a ``with`` block or dropping the last reference.
+    Every library that reads Arrow's C stream accepts it like a ``pyarrow.RecordBatchReader``: DuckDB, polars, Delta.
+    Closing the stream stops its source. Leaving a ``with`` block and dropping the last reference also close it.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class RecordBatchStream(Iterator[pa.RecordBatch]):
         return next(self._batches)
 
     def close(self) -> None:
-        """End the stream: no further batch comes."""
+        """End the stream. It returns no further batch."""
         self._batches.close()
 
     def __enter__(self) -> Self:
@@ -52,14 +52,14 @@ class RecordBatchStream(Iterator[pa.RecordBatch]):
         self.close()
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return a ``pyarrow.RecordBatchReader`` of the batches that are left."""
+        """Return a ``pyarrow.RecordBatchReader`` of the remaining batches."""
         return pa.RecordBatchReader.from_batches(self.schema, self)
 
     def read_all(self) -> pa.Table:
-        """Return the batches that are left as one table."""
+        """Return the remaining batches as one table."""
         return pa.Table.from_batches(list(self), self.schema)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Return Arrow's C stream of the batches that are left."""
+        """Return Arrow's C stream of the remaining batches."""
         reader: Any = self.to_reader()
         return reader.__arrow_c_stream__(requested_schema)

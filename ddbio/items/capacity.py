@@ -1,4 +1,4 @@
-"""Compute the size of an item, and the capacity units of reads and writes, by DynamoDB's documented rules."""
+"""Size of an item, and capacity units of reads and writes, by DynamoDB's documented rules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRANSACTION_RATIO = 2
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html: a page ends with the item that reaches it.
 PAGE_BYTES = 1024 * 1024
 SEGMENT_BYTES = 512 * PAGE_BYTES
-"""What a segment of a scan of a large table reads."""
+"""The bytes of a large table per segment of a scan."""
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/kds.html: a change is billed by the KB.
 CHANGE_UNIT_BYTES = 1024
 
@@ -34,7 +34,7 @@ PAGES_PER_SECOND = 20
 def item_size_bytes(item: Item) -> int:
     """Return the size DynamoDB bills for an item: its names and values, in bytes.
 
-    The service itself calls its rule for numbers approximate; measured items stay within five bytes of this figure.
+    The service calls its own rule for numbers approximate. Measured items differ by at most five bytes from this value.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def read_units(size_bytes: int, consistent: bool) -> float:  # noqa: FBT001 - th
 
 
 def get_units(item_bytes: int, *, consistent: bool = False) -> float:
-    """Return the read units of GetItem; an item that is not there has 0 bytes, and costs the least.
+    """Return the read units of GetItem. A missing item has 0 bytes, and costs the minimum.
 
     References
     ----------
@@ -69,17 +69,17 @@ def get_units(item_bytes: int, *, consistent: bool = False) -> float:
 
 
 def batch_get_units(item_bytes: Iterable[int], *, consistent: bool = False) -> float:
-    """Return the read units of BatchGetItem: each item is rounded up on its own.
+    """Return the read units of BatchGetItem. Each item is rounded up separately.
 
     References
     ----------
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html#read-operation-consumption
     """
-    return sum(read_units(each, consistent) for each in item_bytes)
+    return sum(read_units(size, consistent) for size in item_bytes)
 
 
 def transact_get_units(item_bytes: Iterable[int]) -> float:
-    """Return the read units of TransactGetItems: twice those of consistent reads, also if it is cancelled.
+    """Return the read units of TransactGetItems: twice those of consistent reads, even if it is cancelled.
 
     References
     ----------
@@ -91,7 +91,7 @@ def transact_get_units(item_bytes: Iterable[int]) -> float:
 def query_units(page_bytes: int, *, consistent: bool = False) -> float:
     """Return the read units of one page of Query or Scan: the sizes of its items are summed, then rounded up once.
 
-    What a filter drops and a projection leaves out counts as well. An empty page costs the least.
+    Items that a filter drops and attributes outside the projection also count. An empty page costs the minimum.
 
     References
     ----------
@@ -103,16 +103,16 @@ def query_units(page_bytes: int, *, consistent: bool = False) -> float:
 def scan_units(
     size_bytes: float, item_bytes: float, *, consistent: bool = False, segments: int = 1, page_items: int | None = None
 ) -> float:
-    """Return the read units that a whole scan is expected to cost, with what its pages are rounded up by.
+    """Return the expected read units of a whole scan, including the rounding of its pages.
 
-    A page ends with the item that reaches 1 MiB, so that a full page costs a unit more than 1 MiB would.
+    A page ends with the item that reaches 1 MiB, so a full page costs about one unit more than 1 MiB.
 
     Parameters
     ----------
     size_bytes, item_bytes
         Size of the table or index, and the mean size of an item.
     page_items
-        Items of a page at most, by ``Limit``.
+        The maximum number of items of a page, by ``Limit``.
 
     References
     ----------
@@ -132,7 +132,7 @@ def scan_units(
 
 
 def scan_pages(size_bytes: float, item_bytes: float, *, segments: int = 1, page_items: int | None = None) -> int:
-    """Return how many pages a whole scan is expected to have; each segment ends with one that is not full.
+    """Return the expected number of pages of a whole scan. Each segment ends with a partial page.
 
     Parameters
     ----------
@@ -143,23 +143,23 @@ def scan_pages(size_bytes: float, item_bytes: float, *, segments: int = 1, page_
 
 
 def _mean_page_bytes(item_bytes: float, page_items: int | None) -> float:
-    """Return the mean size of a full page; ``Limit`` may end it before an item reaches 1 MiB."""
+    """Return the mean size of a full page. ``Limit`` may end a page before an item reaches 1 MiB."""
     limited_bytes = math.inf if page_items is None else page_items * max(item_bytes, 1.0)
     return limited_bytes if limited_bytes < PAGE_BYTES else PAGE_BYTES + item_bytes / 2
 
 
 def _mean_units(item_bytes: float) -> float:
-    """Return the mean of ``ceil(x / 4 KiB)`` over all ``x`` up to the size of an item: what a page exceeds 1 MiB by."""
+    """Return the mean of ``ceil(x / 4 KiB)`` for ``x`` up to the item size: the excess of a page over 1 MiB."""
     ratio = max(item_bytes, 1.0) / READ_UNIT_BYTES
-    whole = math.floor(ratio)
-    return (whole * (whole + 1) / 2 + (whole + 1) * (ratio - whole)) / ratio
+    full_units = math.floor(ratio)
+    return (full_units * (full_units + 1) / 2 + (full_units + 1) * (ratio - full_units)) / ratio
 
 
 def write_units(item_bytes: int, old_bytes: int = 0) -> float:
-    """Return the write units of a put, update or delete: one for each KiB of the larger of both images, at least one.
+    """Return the write units of a put, update or delete: one per KiB of the larger of both images, at least one.
 
-    An update counts the whole item, not what changes. A delete has no new image, and one of an absent item costs one.
-    A write whose condition fails costs as much as the item that is there.
+    An update counts the whole item, not only the change. A delete has no new image. The delete of a missing item costs
+    one unit. A write whose condition fails costs as much as the existing item.
 
     References
     ----------
@@ -170,16 +170,16 @@ def write_units(item_bytes: int, old_bytes: int = 0) -> float:
 
 @dataclass(frozen=True)
 class SecondaryIndex:
-    """Describe a secondary index by what its writes cost.
+    """Secondary index, as far as the cost of writes depends on it.
 
     Attributes
     ----------
     key_names
-        Attributes of its own key; an item without one of them is not in the index.
+        Attributes of its key. An item without one of them is not in the index.
     projected
-        Attributes that it holds besides its own key and the table's, or None for all.
+        Projected attributes in addition to the keys of index and table, or None for all.
     is_global
-        Whether it has capacity of its own; a local index draws on the table's.
+        Whether it has its own capacity. A local index uses the table's.
     """
 
     name: str
@@ -190,14 +190,14 @@ class SecondaryIndex:
 
 @dataclass(frozen=True)
 class WriteCost:
-    """Count the write units of one or more writes.
+    """Write units of one or more writes.
 
     Attributes
     ----------
     table
         Units of the table itself, without those of its indexes.
     indexes
-        Units by index, global and local; those of local indexes draw on the table's capacity.
+        Units by index, global and local. Those of local indexes use the table's capacity.
     """
 
     table: float
@@ -205,7 +205,7 @@ class WriteCost:
 
     @property
     def total(self) -> float:
-        """Return the units of table and indexes together, as ConsumedCapacity has them."""
+        """Return the units of table and indexes together, as in ConsumedCapacity."""
         return self.table + sum(self.indexes.values())
 
 
@@ -217,16 +217,16 @@ def write_cost(
     *,
     transactional: bool = False,
 ) -> WriteCost:
-    """Return what one write costs the table and each of its indexes.
+    """Return the cost of one write for the table and each of its indexes.
 
     Parameters
     ----------
     old, new
-        The item before and after, in DynamoDB JSON; None if there is none. Both None is the delete of an absent item.
+        The item before and after, in DynamoDB JSON; None if there is none. Both None is the delete of a missing item.
     table_keys
-        Names of the table's key attributes, which every index holds.
+        Names of the table's key attributes, which every index contains.
     transactional
-        Whether it is a part of TransactWriteItems, which costs twice.
+        Whether it is a part of TransactWriteItems, which costs twice as much.
 
     References
     ----------
@@ -239,7 +239,7 @@ def write_cost(
 
 
 def expired_cost() -> WriteCost:
-    """Return what a delete by time to live costs: nothing, in the region where the item expires.
+    """Return the cost of a delete by time to live: nothing, in the region where the item expires.
 
     References
     ----------
@@ -249,7 +249,7 @@ def expired_cost() -> WriteCost:
 
 
 def stream_read_units(requests: int) -> int:
-    """Return the stream read units of GetRecords: one for each request, of at most 1 MB, whatever it returns.
+    """Return the stream read units of GetRecords: one per request, of at most 1 MB, regardless of the response.
 
     References
     ----------
@@ -259,7 +259,7 @@ def stream_read_units(requests: int) -> int:
 
 
 def change_units(old_bytes: int, new_bytes: int) -> int:
-    """Return the change data capture units of one change for Kinesis: one for each KB of the larger image.
+    """Return the change data capture units of one change for Kinesis: one per KB of the larger image.
 
     References
     ----------
@@ -273,7 +273,7 @@ def _bytes_of(item: Item | None) -> int:
 
 
 def _entry_units(old: Item | None, new: Item | None, table_keys: tuple[str, ...], index: SecondaryIndex) -> float:
-    """Return the units of an index: a changed key deletes one entry and writes another, an unchanged entry is free."""
+    """Return the units of an index. A changed key deletes one entry and writes another. An unchanged entry is free."""
     before, after = _entry(old, table_keys, index), _entry(new, table_keys, index)
     if before == after:
         return 0.0
@@ -289,14 +289,14 @@ def _entry(item: Item | None, table_keys: tuple[str, ...], index: SecondaryIndex
         return None
     if index.projected is None:
         return item
-    held = {*table_keys, *index.key_names, *index.projected}
-    return {name: value for name, value in item.items() if name in held}
+    attributes = {*table_keys, *index.key_names, *index.projected}
+    return {name: value for name, value in item.items() if name in attributes}
 
 
 def page_units(rcu_per_second: float, consistent: bool) -> float | None:  # noqa: FBT001 - as above
-    """Return the units that a page may cost to take at most 1/20 of a second's budget, or None if a full one does.
+    """Return the maximum units of a page so that it takes 1/20 of a second's budget, or None if a full page takes less.
 
-    A page costs a unit at least, or half of one.
+    A page costs at least one unit, or half of one.
     """
     if rcu_per_second >= read_units(PAGE_BYTES, consistent) * PAGES_PER_SECOND:
         return None
@@ -305,14 +305,14 @@ def page_units(rcu_per_second: float, consistent: bool) -> float | None:  # noqa
 
 
 def item_units(item_bytes: float, consistent: bool) -> float:  # noqa: FBT001 - as above
-    """Return what an item adds to the cost of a page on average."""
+    """Return the mean cost of an item in a page."""
     return item_bytes / READ_UNIT_BYTES * (1.0 if consistent else EVENTUAL_RATIO)
 
 
 def page_limit(rcu_per_second: float, item_bytes: float, consistent: bool) -> int | None:  # noqa: FBT001 - as above
     """Return the ``Limit`` with which a page costs at most :func:`page_units`, or None if none is needed.
 
-    A page holds at least one item, whatever that costs.
+    A page has at least one item, regardless of its cost.
     """
     units = page_units(rcu_per_second, consistent)
     return None if units is None else max(1, int(units / item_units(max(1, item_bytes), consistent)))

@@ -1,6 +1,6 @@
-"""Read the images of changes as items by the compiled loops, to infer their schema without a parse in Python.
+"""Images of changes as items, read by the compiled loops, so that their schema is inferred without Python parsing.
 
-A scan under a schema without attributes finds every attribute of every image where it is. They are written anew, image
+With a schema without attributes, every attribute of every image is a misfit. The misfits are written as items, image
 after image, in their order.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _RefusedError(Exception):
-    """Say that only the plain reference can read the changes."""
+    """Signal that only the reference implementation can read the changes."""
 
 
 class _ImageLoops(ChangeLoops):
@@ -34,13 +34,13 @@ class _ImageLoops(ChangeLoops):
     def _rescued(self, fit: Fit | None, log: MisfitLog) -> list[RowTexts]:
         del log
         counts = self._walker.walk.nodes.reshape(-1, paths.NODE_WIDTH)[:, paths.COUNTS + codes.M]
-        found, texts = 0, list[RowTexts]()
+        n_images, texts = 0, list[RowTexts]()
         if fit is not None:
             # Every attribute is a misfit.
-            found, written = image_items(fit)
+            n_images, written = image_items(fit)
             texts.append(written)
-        if found != counts[[codes.KEYS, codes.NEW_IMAGE, codes.OLD_IMAGE]].sum():
-            # One has no attributes.
+        if n_images != counts[[codes.KEYS, codes.NEW_IMAGE, codes.OLD_IMAGE]].sum():
+            # An image without attributes is not counted.
             raise _RefusedError
         return texts
 
@@ -50,10 +50,10 @@ class _ImageLoops(ChangeLoops):
 
 
 def item_texts(body: bytes | memoryview) -> list[memoryview] | None:
-    """Return the images of all changes as items, in texts of some megabytes, or None if the loops refuse a change.
+    """Return the images of all changes as items, in texts of a few megabytes, or None if the loops refuse a change.
 
-    The images of a change are side by side: the keys come first, then its new image, then the old one, as in the plain
-    reference.
+    The images of a change are consecutive: first the keys, then the new image, then the old image, as in the reference
+    implementation.
     """
     try:
         batches = _ImageLoops().decode_batches(body, "changes")

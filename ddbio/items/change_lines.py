@@ -1,7 +1,7 @@
-"""Read changes from lines of incremental exports and from stream records, in plain Python.
+"""Changes in lines of incremental exports and in stream records, read in plain Python.
 
-This is the reference for the compiled loops, and reads what they refuse. A line that is not exactly one change is a
-DecodeError.
+This is the reference for the compiled loops, and reads changes that they refuse. A line that is not exactly one change
+is a DecodeError.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ NO_IMAGE = (
     "a change that removes no item has no NewImage: changes come from a stream with the view NEW_AND_OLD_IMAGES or "
     "NEW_IMAGE"
 )
-"""Why a change is refused that a log would take for an item with nothing but its key."""
+"""The reason to refuse a change that would look like an item with only a key in a log."""
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Hold one change of an item; its images are checked items."""
+    """Change of an item. Its images are checked items."""
 
     write_time: int
     """The time of the write, in microseconds since 1970."""
@@ -49,7 +49,7 @@ class Change:
     new_image: Item | None
     old_image: Item | None
     is_delete: bool
-    """Whether the item was deleted: there is no new image, or a stream calls the change REMOVE."""
+    """Whether the item was deleted: there is no new image, or the event name of a stream is REMOVE."""
 
 
 def checked_changes(body: bytes) -> Iterator[Change]:
@@ -58,20 +58,20 @@ def checked_changes(body: bytes) -> Iterator[Change]:
     Raises
     ------
     DecodeError
-        A line is no change of an incremental export, no stream record and no body of records.
+        A line is not a change of an incremental export, a stream record or a body of records.
     """
     for line, document in parse_documents(once_encoded(body)):
-        for place, each in _framed(document, line):
+        for location, change in _framed(document, line):
             try:
-                yield _change(each)
+                yield _change(change)
             except DecodeError as error:
-                raise DecodeError(f"{place}: {error}", line=line) from None
+                raise DecodeError(f"{location}: {error}", line=line) from None
             except RecursionError:
-                raise DecodeError(f"{place}: nested deeper than any DynamoDB item", line=line) from None
+                raise DecodeError(f"{location}: nested deeper than any DynamoDB item", line=line) from None
 
 
 def is_change(document: Any) -> bool:
-    """Return whether a document holds changes, not an item: none of its members is an attribute value."""
+    """Return whether a document contains changes, not an item: none of its members is an attribute value."""
     if not isinstance(document, dict):
         return False
     if isinstance(document.get("Records"), list):
@@ -102,10 +102,10 @@ def _framed(document: Any, line: int) -> Iterator[tuple[str, Any]]:
     if not isinstance(records, list):
         raise DecodeError(f'line {line}: "Records" is no list', line=line)
     for index, record in enumerate(records):
-        place = f"line {line}, record {index}"
+        location = f"line {line}, record {index}"
         if not isinstance(record, dict) or not isinstance(record.get("dynamodb"), dict):
-            raise DecodeError(f'{place}: expected a stream record: {{"dynamodb":{{…}}, …}}', line=line)
-        yield place, record
+            raise DecodeError(f'{location}: expected a stream record: {{"dynamodb":{{…}}, …}}', line=line)
+        yield location, record
 
 
 def _change(document: Any) -> Change:
@@ -132,16 +132,16 @@ def _write_time(metadata: Any) -> int:
     if not isinstance(metadata, dict) or metadata.keys() != {_TIME_NAME}:
         raise DecodeError(f'expected "Metadata":{{"{_TIME_NAME}":…}}')
     value = metadata[_TIME_NAME]
-    # Real files have {"N":"…"}, the documentation's samples plain text, which in Ion has a type.
+    # Real files have {"N":"…"}. The documentation's samples have plain text, which has a type in Ion.
     text = next(iter(value.values())) if isinstance(value, dict) and value.keys() in ({"N"}, {"S"}) else value
     if isinstance(text, str):
-        return _whole(canonical_number(text))
+        return _integer(canonical_number(text))
     if type(value) is int:
-        return _whole(str(value))
+        return _integer(str(value))
     raise DecodeError(f"{_TIME_NAME} is {value!r}, not a whole number")
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     if "." in text or int(text) not in _INT64:
         raise DecodeError(f"{_TIME_NAME} is {text}, not a whole number of 64 bits")
     return int(text)
@@ -163,12 +163,12 @@ def _stream_record(record: dict[str, Any], event: Any) -> Change:
 
 
 def ticks_per_second(time: Decimal, precision: Any) -> int:
-    """Return how many units of a stream record's time are a second.
+    """Return the number of units of a stream record's time per second.
 
-    Records of DynamoDB Streams have seconds. Those of Kinesis state ``MILLISECOND`` or ``MICROSECOND`` since January
-    2024; before, they had milliseconds and said nothing. Without a statement the unit is the coarsest one in which the
-    time is before the year 10000: the others begin in 1978.
+    Records of DynamoDB Streams have seconds. Since January 2024 records of Kinesis state ``MILLISECOND`` or
+    ``MICROSECOND``; older records have milliseconds without a unit. Without a unit, the result is the coarsest unit for
+    which the time is before the year 10000. Times in the other units begin in 1978.
     """
     if precision in _TICKS_PER_SECOND:
         return _TICKS_PER_SECOND[precision]
-    return next((each for each in (1, 1_000) if abs(time) < END_OF_TIME * each), _MICROSECONDS)
+    return next((ticks for ticks in (1, 1_000) if abs(time) < END_OF_TIME * ticks), _MICROSECONDS)

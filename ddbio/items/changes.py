@@ -1,4 +1,4 @@
-"""Decode changes of items, from incremental exports and streams, to typed columns: keys, new image, old image.
+"""Decoding of item changes, from incremental exports and streams, to typed columns: keys, new image, old image.
 
 A line that is not exactly one change is a DecodeError. No value is rounded or silently turned into null.
 """
@@ -35,38 +35,38 @@ PUT, DELETE = "put", "delete"
 """The values of the column ``operation``."""
 
 _OPERATIONS = texts_array(PUT, DELETE)
-# Exports and answers of DynamoDB Streams begin so, and have nothing of Kinesis.
+# Exports and responses of DynamoDB Streams start with these bytes, and are never encoded by Kinesis.
 _BEGINNINGS = (b'{"Metadata"', b'{"Records"', b'{"NextShardIterator"')
 _BINARY = Marks(b'"B"', b'"BS"')
 _IMAGES = {codes.KEYS: "keys", codes.NEW_IMAGE: "new_image", codes.OLD_IMAGE: "old_image"}
 
 
 class ChangeDecoder:
-    """Decode changes to record batches; keep one per thread.
+    """Decoder of changes to record batches. Use one per thread.
 
     A line is a change of an incremental export, a record of DynamoDB Streams or of its copy in Kinesis, or a body
     whose ``Records`` are such records: the answer of ``GetRecords``, or the event of a Lambda function.
 
-    The columns are ``write_time`` (microseconds since 1970), ``operation`` (``put``; ``delete`` if there is no new
-    image, or the stream says ``REMOVE``), the structs ``keys``, ``new_image`` and ``old_image``, null if a change has
-    none, and ``_rescue``: one JSON object, by image and attribute, of the values that fit no column.
+    The columns are ``write_time`` (microseconds since 1970), ``operation`` (``put``, or ``delete`` if there is no new
+    image or the stream's event is ``REMOVE``), the structs ``keys``, ``new_image`` and ``old_image``, null if a change
+    has none, and ``_rescue``: one JSON object, by image and attribute, of the values that fit no column.
 
-    A time whose unit the record does not state is in seconds, milliseconds or microseconds: the coarsest unit in which
-    it is before the year 10000. Binary values of Kinesis, which encodes them as base64 twice, are decoded twice.
+    If a record has no unit of time, its time is in the coarsest of seconds, milliseconds and microseconds for which it
+    is before the year 10000. Binary values of Kinesis, which encodes them as base64 twice, are decoded twice.
 
     Parameters
     ----------
     schema
-        A schema of items; it is normalised. Its time columns are columns of the text or numbers that attributes are.
+        A schema of items. It is normalised. Its time columns become columns of the attributes' text or numbers.
     keys
         The table's key attributes.
     on_misfit, nulls, drop
-        As for items; ``drop`` names attributes of all images.
+        As for items. ``drop`` names attributes of all images.
 
     Raises
     ------
     SchemaError
-        The schema lacks a key, or names types that DynamoDB has no exact form for.
+        The schema lacks a key, or a column's type has no exact encoding in DynamoDB.
     """
 
     def __init__(
@@ -87,21 +87,21 @@ class ChangeDecoder:
 
     @property
     def log(self) -> MisfitLog:
-        """Return the log of misfits so far; their paths begin with the image's name."""
+        """Return the log of misfits so far. Their paths begin with the image's name."""
         return self._loops.log
 
     @property
     def misfits(self) -> list[Misfit]:
-        """Return the misfits so far, by path and kind; paths begin with the image's name."""
+        """Return the misfits so far, by path and kind. Paths begin with the image's name."""
         return self._loops.misfits
 
     def decode(self, lines: Buffer) -> pa.RecordBatch:
-        """Return a row per change, in the order of the changes.
+        """Return one row per change, in the order of the changes.
 
         Raises
         ------
         DecodeError
-            A line is no change; the message has the line.
+            A line is not a change. The message names the line.
         SchemaError
             A value fits no column, and ``on_misfit`` is ``fail``.
         """
@@ -109,7 +109,7 @@ class ChangeDecoder:
 
 
 def plainly_encoded(text: Buffer) -> Buffer:
-    """Return the same as :func:`once_encoded`, with a quick look at texts that have no binary values."""
+    """Return the result of :func:`once_encoded`, with a quick check for texts without binary values."""
     view = memoryview(text)
     if bytes(view[:32]).startswith(_BEGINNINGS) or not _BINARY.found(view):
         return text
@@ -117,13 +117,17 @@ def plainly_encoded(text: Buffer) -> Buffer:
 
 
 class ChangeLoops(KernelDecoder):
-    """Decode changes by the compiled loops."""
+    """Decoder of changes by the compiled loops."""
 
     def __init__(self, schema: pa.Schema, keys: Sequence[str], drop: Sequence[str], **options: Any) -> None:
         super().__init__(pa.schema([]), **options)
-        whole = stored_schema(normalize_schema(schema))
-        schemas = {codes.KEYS: project_schema(whole, keys), codes.NEW_IMAGE: whole, codes.OLD_IMAGE: whole}
-        images = [_image_field(_IMAGES[node], each) for node, each in schemas.items()]
+        item_schema = stored_schema(normalize_schema(schema))
+        schemas = {
+            codes.KEYS: project_schema(item_schema, keys),
+            codes.NEW_IMAGE: item_schema,
+            codes.OLD_IMAGE: item_schema,
+        }
+        images = [_image_field(_IMAGES[node], image_schema) for node, image_schema in schemas.items()]
         columns: list[pa.Field[Any]] = [
             pa.field("write_time", pa.int64()),
             pa.field("operation", pa.string()),
@@ -131,8 +135,8 @@ class ChangeLoops(KernelDecoder):
             RESCUE_FIELD,
         ]
         rows = {
-            node: RowBuilder(each, keep_nulls=self._keep_nulls, above=f"{_IMAGES[node]}.", drop=drop)
-            for node, each in schemas.items()
+            node: RowBuilder(image_schema, keep_nulls=self._keep_nulls, above=f"{_IMAGES[node]}.", drop=drop)
+            for node, image_schema in schemas.items()
         }
         self._without_rescue = pa.schema(columns[:-1])
         self._prepare(pa.schema(columns), plan_change_nodes(images), rows)
@@ -176,7 +180,7 @@ def _image_field(name: str, schema: pa.Schema) -> pa.Field[Any]:
 
 def _struct(arrays: list[Any], arrow_type: Any, absent: Any) -> Any:
     if not arrays:
-        return pa.array([None if each else {} for each in absent.to_pylist()], arrow_type)
+        return pa.array([None if is_absent else {} for is_absent in absent.to_pylist()], arrow_type)
     return pa.StructArray.from_arrays(arrays, fields=list(arrow_type), mask=absent)
 
 

@@ -1,4 +1,4 @@
-"""Decode DynamoDB JSON to record batches: Scan and Query pages, export lines, bare item lines, columns of texts.
+"""Decoding of DynamoDB JSON to record batches: Scan and Query pages, export lines, item lines and columns of texts.
 
 Bytes that are not DynamoDB JSON are a DecodeError. No value is rounded or silently turned into null.
 """
@@ -54,32 +54,32 @@ __all__ = [
 
 
 _MAX_POOLED, _MAX_POOLED_BYTES, _SIZE_BITS = 16, 64 << 20, 3
-_MAX_SCHEMAS, _MOST_OUTLINED = 64, 64 << 10
+_MAX_SCHEMAS, _MAX_OUTLINED_BYTES = 64, 64 << 10
 _NOTHING = b"{}"
 _EMPTY: dict[Framing, str] = {"items": "{}", "export": '{"Item":{}}'}
-# By the identity of schemas, which stays theirs as long as they are held here.
+# Key: the identity of the schema, which is unique as long as the schema is stored here.
 _serialized: dict[int, tuple[pa.Schema, bytes]] = {}
-# By the outline of the items.
-_known_columns: dict[tuple[bytes, ...] | None, pa.Schema] = {}
-_known_paths: dict[tuple[bytes, ...] | None, ColumnPaths] = {}
+# Key: the outline of the items.
+_columns_by_outline: dict[tuple[bytes, ...] | None, pa.Schema] = {}
+_paths_by_outline: dict[tuple[bytes, ...] | None, ColumnPaths] = {}
 _ONE_WALK_BYTES = 32 << 20
-"""The most bytes whose tape is held as a whole, some two thirds as large."""
+"""The maximum size of a body whose complete tape is kept in memory. A tape is about two thirds as large as its body."""
 
 
 class Decoder(KernelDecoder):
-    """Decode DynamoDB JSON to record batches of exactly ``schema``, time columns among them; keep one per thread.
+    """Decoder of DynamoDB JSON to record batches of exactly ``schema``, including time columns. Use one per thread.
 
     Parameters
     ----------
     schema
-        A schema of items; it is normalised.
+        A schema of items. It is normalised.
     on_misfit, nulls, drop, item_size
         As for ``KernelDecoder``.
 
     Raises
     ------
     SchemaError
-        The schema names types that DynamoDB has no exact form for.
+        A column's type has no exact encoding in DynamoDB.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class Decoder(KernelDecoder):
         super().__init__(stored, on_misfit=on_misfit, nulls=nulls, drop=drop, item_size=item_size)
 
     def decode(self, data: Buffer, framing: Framing) -> pa.RecordBatch:
-        """Return a row per item, in their order.
+        """Return one row per item, in their order.
 
         Raises
         ------
         DecodeError
-            The bytes are not DynamoDB JSON in this framing; the message has the line, and the item's place in a page.
+            The bytes are not DynamoDB JSON in this framing. The message names the line, or the item of a page.
         SchemaError
             A value fits no column, and ``on_misfit`` is ``fail``.
         """
@@ -110,7 +110,7 @@ class Decoder(KernelDecoder):
         return self._with_times(batch) if self._times else batch
 
     def decode_batches(self, data: Buffer, framing: Framing) -> list[pa.RecordBatch]:
-        """Return what ``decode`` returns in pieces of a few megabytes.
+        """Return the rows of ``decode`` in batches of a few megabytes.
 
         Raises
         ------
@@ -121,7 +121,7 @@ class Decoder(KernelDecoder):
         return [self._with_times(batch) for batch in batches] if self._times else batches
 
     def decode_stored(self, data: Buffer, framing: Framing) -> pa.RecordBatch:
-        """Return what ``decode`` returns without its times: the text and numbers that ``with_times`` takes."""
+        """Return the rows of ``decode`` with the text and numbers of times, for ``with_times``."""
         return super().decode(data, framing)
 
     def with_times(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -147,32 +147,32 @@ def from_dynamodb_json(
     types: Mapping[str, str] | None = None,
     numbers: Numbers = "exact",
 ) -> pa.RecordBatch:
-    """Return a row per item of one Scan or Query page, of export lines, or of bare item lines.
+    """Return one row per item of one Scan or Query page, of export lines, or of item lines.
 
     Parameters
     ----------
     data
-        UTF-8 JSON; nothing but white space gives an empty batch.
+        UTF-8 JSON. Only white space gives an empty batch.
     schema
-        The columns, or the JSON text of a schema; inferred from all items if None.
+        The columns, or the JSON text of a schema. Inferred from all items if None.
     nulls
-        ``merge`` turns NULL into null; ``keep`` also puts it into ``_rescue``, which tells it from a missing attribute.
-        None means ``keep`` without a schema, and ``merge`` with one.
+        ``merge`` turns NULL into null. ``keep`` also puts it into ``_rescue``, which distinguishes it from a missing
+        attribute. None means ``keep`` without a schema, and ``merge`` with one.
     timestamps
-        Attributes that are dates and times, and how they are written: ``{"created_at": "iso", "ts": "epoch_s"}``.
+        The formats of attributes that are dates and times: ``{"created_at": "iso", "ts": "epoch_s"}``.
     types
-        Types of columns by attribute, in the place of others: ``{"price": "decimal(38, 9)", "payload": "json"}``.
+        Types of columns by attribute, instead of others: ``{"price": "decimal(38, 9)", "payload": "json"}``.
     numbers
-        ``float64`` takes the nearest double unless all numbers of a column are whole; ``text`` is exact too.
+        ``float64`` uses the nearest double unless all numbers of a column are integers. ``text`` is also exact.
 
     Raises
     ------
     DecodeError
-        The bytes are none of these; the message has the line.
+        The bytes are none of these. The message names the line.
     SchemaError
-        The schema names types that DynamoDB has no exact form for.
+        A column's type has no exact encoding in DynamoDB.
     OptionError
-        ``nulls`` or ``numbers`` is none of these, or a time has no such form.
+        ``nulls`` or ``numbers`` has another value, or a time has no such format.
     """
     if nulls not in {None, "merge", "keep"}:
         raise OptionError(f"nulls: {nulls!r} is neither 'merge' nor 'keep'")
@@ -181,17 +181,17 @@ def from_dynamodb_json(
     body, framing = framed_items(data)
     if framing == "changes":
         raise DecodeError(NOT_ITEMS)
-    kept = nulls or ("keep" if schema is None else "merge")
+    null_handling = nulls or ("keep" if schema is None else "merge")
     if timestamps or types or numbers != "exact":
         rules = ColumnRules(time_forms((timestamps or {}).items()), types or {}, numbers)
-        given = _columns_of(body, framing) if schema is None else schema
-        ruled = rules.apply(arrow_schema_of(given), sampled_forms(rules.sampled, [(body, framing)]))
-        return _decode(body, framing, ruled, kept)
-    return _decode(body, framing, schema, kept)
+        columns = _columns_of(body, framing) if schema is None else schema
+        ruled = rules.apply(arrow_schema_of(columns), sampled_forms(rules.sampled, [(body, framing)]))
+        return _decode(body, framing, ruled, null_handling)
+    return _decode(body, framing, schema, null_handling)
 
 
 def _columns_of(body: bytes | memoryview, framing: Framing) -> pa.Schema:
-    """Return the columns that a body's items show, cached for small bodies of the same outline."""
+    """Return the inferred columns of a body's items, cached for small bodies of the same outline."""
     observed = observe_items([(body, framing)])
     if observed is None:
         return ItemSchema.of_items(_items(bytes(body), framing)).to_arrow()
@@ -199,27 +199,27 @@ def _columns_of(body: bytes | memoryview, framing: Framing) -> pa.Schema:
 
 
 def _columns_of_observed(observed: Observed) -> tuple[pa.Schema, tuple[bytes, ...] | None]:
-    """Return the columns that items show, and their outline if it decides these."""
-    is_small = len(observed.nodes) + len(observed.texts) <= _MOST_OUTLINED
+    """Return the inferred columns of items, and their outline if the columns depend only on it."""
+    is_small = len(observed.nodes) + len(observed.texts) <= _MAX_OUTLINED_BYTES
     outline = observed.outline() if is_small else None
-    columns = _known_columns.get(outline)
+    columns = _columns_by_outline.get(outline)
     if columns is None:
         shape = observed.shape()
         columns = ItemSchema(shape).to_arrow()
         if outline is None or counts_decide(shape):
             return columns, None
-        if len(_known_columns) >= _MAX_SCHEMAS:
-            _known_columns.clear()
-        _known_columns[outline] = columns
+        if len(_columns_by_outline) >= _MAX_SCHEMAS:
+            _columns_by_outline.clear()
+        _columns_by_outline[outline] = columns
     return columns, outline
 
 
 def _decode_in_one_walk(
     body: bytes | memoryview, framing: Framing, nulls: Nulls
 ) -> tuple[pa.RecordBatch | None, pa.Schema | None]:
-    """Return a row per item in the columns that the items show, and these columns.
+    """Return one row per item in the inferred columns, and these columns.
 
-    There are no rows if the items have to be walked again, and no columns if the walk refuses an item.
+    The rows are None if the items have to be walked again, and the columns are None if the loops refuse an item.
     """
     walked = walk_whole(body, framing)
     if walked is None:
@@ -228,21 +228,21 @@ def _decode_in_one_walk(
     columns, outline = _columns_of_observed(observed)
     batch = None
     with _decoder_of(columns, nulls, len(body)) as decoder:
-        found = _known_paths.get(outline) or decoder.column_paths(observed)
-        if found is not None:
+        column_paths = _paths_by_outline.get(outline) or decoder.column_paths(observed)
+        if column_paths is not None:
             if outline is not None:
-                if len(_known_paths) >= _MAX_SCHEMAS:
-                    _known_paths.clear()
-                _known_paths[outline] = found
-            batch = decoder.decode_walked(walked, found)
+                if len(_paths_by_outline) >= _MAX_SCHEMAS:
+                    _paths_by_outline.clear()
+                _paths_by_outline[outline] = column_paths
+            batch = decoder.decode_walked(walked, column_paths)
     give_back(walked)
     return batch, columns
 
 
 @contextmanager
 def _decoder_of(columns: pa.Schema, nulls: Nulls, n_bytes: int) -> Iterator[Decoder]:
-    """Lend a decoder of the pool, or a new one."""
-    # Arrays that grew for large bodies lie too far apart for small ones: each serves bodies of about its size.
+    """Lend a decoder from the pool, or a new one."""
+    # Arrays that grew for large bodies are slow for small bodies (cache misses), so decoders are pooled by body size.
     key = _bytes_of(columns), nulls, n_bytes.bit_length() // _SIZE_BITS
     decoder = _pool.take(key) or Decoder(columns, nulls=nulls)
     yield decoder
@@ -250,20 +250,20 @@ def _decoder_of(columns: pa.Schema, nulls: Nulls, n_bytes: int) -> Iterator[Deco
     _pool.give_back(key, decoder, decoder.retained_bytes)
 
 
-def _decode(body: bytes | memoryview, framing: Framing, given: Any, nulls: Nulls) -> pa.RecordBatch:
-    if given is None and len(body) <= _ONE_WALK_BYTES:
-        batch, given = _decode_in_one_walk(body, framing, nulls)
+def _decode(body: bytes | memoryview, framing: Framing, schema: Any, nulls: Nulls) -> pa.RecordBatch:
+    if schema is None and len(body) <= _ONE_WALK_BYTES:
+        batch, schema = _decode_in_one_walk(body, framing, nulls)
         if batch is not None:
             return batch
-    columns = arrow_schema_of(_columns_of(body, framing) if given is None else given)
+    columns = arrow_schema_of(_columns_of(body, framing) if schema is None else schema)
     with _decoder_of(columns, nulls, len(body)) as decoder:
         return decoder.decode(body, framing)
 
 
 def _bytes_of(schema: pa.Schema) -> bytes:
-    """Return a schema serialized: Arrow takes schemas that differ in their metadata for equal, their bytes differ."""
-    known, written = _serialized.get(id(schema), (None, b""))
-    if known is not schema:
+    """Return a schema serialized. Arrow compares schemas without their metadata, but their bytes differ."""
+    cached, written = _serialized.get(id(schema), (None, b""))
+    if cached is not schema:
         if len(_serialized) >= _MAX_SCHEMAS:
             _serialized.clear()
         written = schema.serialize().to_pybytes()
@@ -272,30 +272,30 @@ def _bytes_of(schema: pa.Schema) -> bytes:
 
 
 def infer_schema_of_body(data: Buffer) -> ItemSchema:
-    """Return the schema that all items of a page, of export or item lines, or all images of changes, show.
+    """Infer the schema of all items of a page, of export or item lines, or of all images of changes.
 
     Raises
     ------
     DecodeError
-        The bytes are none of these; the message has the line.
+        The bytes are none of these. The message names the line.
     """
     body, framing = framed_items(data)
     return infer_schema_of_bodies([(body, framing)])
 
 
 def infer_schema_of_bodies(parts: Sequence[tuple[bytes | memoryview, Framing]]) -> ItemSchema:
-    """Return the schema that all items of several bodies, or all images of their changes, show together.
+    """Infer the joint schema of all items of several bodies, or of all images of their changes.
 
     Raises
     ------
     DecodeError
-        A body is not in the framing given with it; the message has the line.
+        A body is not in its framing. The message names the line.
     """
     readable = _as_items(parts)
     observed = None if readable is None else observe_items(readable)
     if observed is not None:
         return ItemSchema(observed.shape())
-    # A body may be broken.
+    # A body may be invalid.
     return ItemSchema.of_items(item for body, framing in parts for item in _items(bytes(body), framing))
 
 
@@ -316,12 +316,12 @@ def _as_items(
 
 
 def iterate_items(data: Buffer) -> Iterator[Item]:
-    """Yield the items of one page, of export lines or of bare item lines, or the images of changes, checked.
+    """Yield the checked items of one page, of export lines or of item lines, or the images of changes.
 
     Raises
     ------
     DecodeError
-        The bytes are none of these; the message has the line.
+        The bytes are none of these. The message names the line.
     """
     body, framing = framed_items(data)
     return _items(bytes(body), framing)
@@ -332,12 +332,12 @@ def _items(body: bytes, framing: Framing) -> Iterator[Item]:
 
 
 class RowDecoder:
-    """Decode columns of DynamoDB JSON to record batches of one schema, row by row; keep one per thread.
+    """Decoder of columns of DynamoDB JSON to record batches of one schema, row by row. Use one per thread.
 
     Parameters
     ----------
     schema
-        A schema of items; it is normalised.
+        A schema of items. It is normalised.
     nulls
         As for ``Decoder``.
     """
@@ -347,19 +347,19 @@ class RowDecoder:
         self._joined = np.empty(SLICE_BYTES + PAD, np.uint8)
 
     def decode(self, texts: pa.Array[Any], *, strict: bool = True) -> pa.RecordBatch:
-        """Return a row per text: ``{"Item":{…}}`` or bare ``{…}``; a null text is a row of nulls.
+        """Return one row per text: ``{"Item":{…}}`` or bare ``{…}``. A null text is a row of nulls.
 
         Parameters
         ----------
         strict
-            Whether a malformed row is an error; otherwise it is a row of nulls.
+            Whether a malformed row is an error. Otherwise it is a row of nulls.
 
         Raises
         ------
         DecodeError
-            A row is not exactly one item; the message begins with its number, from 0.
+            A row is not exactly one item. The message begins with its number, from 0.
         """
-        plain = _plain(texts)
+        plain = _string_array(texts)
         rows = self._rows(plain)
         batches: list[pa.RecordBatch] = []
         row, step = 0, len(plain)
@@ -368,7 +368,7 @@ class RowDecoder:
             row, step = row + taken, 2 * step
             if is_refused:
                 batches.append(self._decode_alone(_text(rows, row), row, strict=strict))
-                # After a refused row the next may be refused too: the work lost stays small beside the rows decoded.
+                # The row after a refused row may also be refused, so the step restarts small to limit the lost work.
                 row, step = row + 1, max(taken, 1)
         return self._decoder.with_times(self._decoder.combine(batches))
 
@@ -378,19 +378,19 @@ class RowDecoder:
         return Rows(data, offsets, self._joined, np.empty(len(texts), np.int64))
 
     def _decode_together(
-        self, texts: Any, rows: Rows, start: int, most: int, batches: list[pa.RecordBatch]
+        self, texts: Any, rows: Rows, start: int, max_rows: int, batches: list[pa.RecordBatch]
     ) -> tuple[int, bool]:
-        """Add the batches of rows that are one item each; return their number and whether the next row is refused."""
-        stop, n_bytes = join_rows(rows, start, most, SLICE_BYTES)
+        """Add the batches of rows that are one item each. Return their number and whether the next row is refused."""
+        stop, n_bytes = join_rows(rows, start, max_rows, SLICE_BYTES)
         joined = rows.joined[:n_bytes].data
         if stop == start or not is_utf8(joined):
             return 0, True
-        found, refused = self._decoder.decode_documents(joined, _framing(_text(rows, start)))
-        count = sum(batch.num_rows for batch in found)
+        decoded, refused = self._decoder.decode_documents(joined, _framing(_text(rows, start)))
+        count = sum(batch.num_rows for batch in decoded)
         next_row = start + count
-        # Each row begins and ends a document: if there are as many documents as rows, each row is one.
+        # Each row begins and ends a document. If there are as many documents as rows, each row is one document.
         if next_row == stop if refused is None else next_row < stop and refused == rows.places[next_row]:
-            batches.extend(found)
+            batches.extend(decoded)
             return count, refused is not None
         return self._decode_together(texts, rows, start, (stop - start) // 2, batches)
 
@@ -409,9 +409,9 @@ class RowDecoder:
         return batch
 
 
-def _plain(texts: Any) -> Any:
-    """Return the texts as a string array, with an empty item in the place of null."""
-    # Rows that are not UTF-8 are found later.
+def _string_array(texts: Any) -> Any:
+    """Return the texts as a string array, with an empty item instead of null."""
+    # Rows that are not UTF-8 are detected later.
     if pa.types.is_binary(texts.type):
         texts = texts.view(pa.string())
     elif not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
@@ -428,7 +428,7 @@ def _text(rows: Rows, row: int) -> bytes:
 
 
 def _framing(text: bytes) -> Framing:
-    """Return the framing of a row; if it has none, decoding will say what is wrong."""
+    """Return the framing of a row. If it has none, decoding raises an error with the cause."""
     try:
         return "export" if framing_of(text) == "export" else "items"
     except DecodeError:

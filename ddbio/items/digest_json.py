@@ -1,7 +1,7 @@
-"""Digest bytes of DynamoDB JSON by a compiled walk, to the same value that ``digest`` has for their items.
+"""Digest of DynamoDB JSON by the compiled loops, with the same value as ``digest`` for the items.
 
-The walk needs no schema and decodes no column. What it refuses, the plain reference decides. A body may come whole, or
-in blocks of lines, of which little more than one is held.
+The loops need no schema and decode no column. The reference implementation reads text that the loops refuse. A body is
+one text, or comes in blocks of lines. Memory use is little more than one block.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PIECE_BYTES = 4 << 20
 
 
 class JsonDigest:
-    """Sum the hashes of items in ``digest``; keep one per thread."""
+    """Sum of the hashes of items in ``digest``. Use one per thread."""
 
     def __init__(self) -> None:
         self.digest = Digest()
@@ -40,16 +40,16 @@ class JsonDigest:
         DecodeError
             The bytes are not DynamoDB JSON in this framing.
         """
-        whole = Digest()
+        total = Digest()
         for piece in _pieces(body) if framing in {"items", "export"} else [body]:
             added = self._walk(piece, framing)
             if added is None:
                 # The reference reads the whole body, and reports the line of an error.
-                whole = Digest()
-                whole.add_items(checked_items(body, framing))
+                total = Digest()
+                total.add_items(checked_items(body, framing))
                 break
-            whole.merge(added)
-        self.digest.merge(whole)
+            total.merge(added)
+        self.digest.merge(total)
 
     def add_blocks(self, blocks: Iterable[bytes | memoryview], framing: Framing) -> None:
         """Add the items of ``items`` or ``export`` text that comes in blocks.
@@ -57,39 +57,39 @@ class JsonDigest:
         Parameters
         ----------
         blocks
-            Each ends at a line end, and is not used once the next is taken. A document may go on in the next block.
+            Each block ends at a line end, and is not used after the next is taken. A document may span blocks.
 
         Raises
         ------
         DecodeError
             The text is not DynamoDB JSON in this framing.
         """
-        whole, lines = Digest(), 0
-        rest = (bytes(block) for block in blocks)
-        for block in rest:
+        total, lines = Digest(), 0
+        remaining = (bytes(block) for block in blocks)
+        for block in remaining:
             added = self._walk(block, framing)
             if added is None:
-                # A document of many lines, or an error: items are found one by one from here on.
-                whole.merge(self._of_raw_items(itertools.chain([block], rest), framing, lines))
+                # A document of many lines, or an error: from here on items are read one by one.
+                total.merge(self._digest_raw_items(itertools.chain([block], remaining), framing, lines))
                 break
-            whole.merge(added)
+            total.merge(added)
             lines += block.count(b"\n")
-        self.digest.merge(whole)
+        self.digest.merge(total)
 
-    def _of_raw_items(self, blocks: Iterable[bytes], framing: Framing, lines: int) -> Digest:
-        """Return the digest of text in blocks, after some lines."""
-        whole = Digest()
+    def _digest_raw_items(self, blocks: Iterable[bytes], framing: Framing, lines: int) -> Digest:
+        """Return the digest of text in blocks, which follows ``lines`` lines."""
+        total = Digest()
         try:
             for items in RawItemReader({}).read_blocks(blocks, framing):
                 text = b"\n".join(items.text(row) for row in range(len(items)))
                 added = self._walk(text, "items")
                 if added is None:
-                    whole.add_items(checked_items(text, "items"))
+                    total.add_items(checked_items(text, "items"))
                 else:
-                    whole.merge(added)
+                    total.merge(added)
         except DecodeError as error:
             raise shift_line(error, lines) from None
-        return whole
+        return total
 
     def _walk(self, piece: bytes, framing: Framing) -> Digest | None:
         walker = self._walker

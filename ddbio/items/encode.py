@@ -1,6 +1,6 @@
-"""Encode record batches to DynamoDB JSON, the inverse of decoding: items with offsets, lines, or a column of texts.
+"""Encoding of record batches to DynamoDB JSON, the inverse of decoding: items with offsets, lines, or a text column.
 
-Rows are checked by DynamoDB's rules before anything is sent: a row that DynamoDB would refuse is reported with its
+Rows are checked by DynamoDB's rules before anything is sent. A row that DynamoDB would refuse is reported with its
 attribute, the rule and a message. No value is rounded or silently dropped.
 """
 
@@ -21,7 +21,7 @@ from ddbio.items.kernel.encode.encoder import KernelEncoder
 from ddbio.items.object_pool import ObjectPool
 from ddbio.items.schema.declare import time_forms
 from ddbio.items.schema.item_schema import arrow_schema_of
-from ddbio.items.time_columns import stored_batch, stored_columns, with_forms
+from ddbio.items.time_columns import stored_batch, stored_columns, with_formats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,10 +40,10 @@ TimeForm = Literal["iso", "s", "ms", "us", "ns"]
 
 @dataclass(frozen=True)
 class EncodeOptions:
-    """Choose how columns become attributes where Arrow and DynamoDB differ."""
+    """Conversion of columns to attributes where Arrow and DynamoDB differ."""
 
     nulls: Literal["missing", "null"] = "missing"
-    """Leave a null attribute or struct member out, or write NULL; in lists and maps null is always NULL."""
+    """Whether a null attribute or struct member is omitted or NULL. In lists and maps null is always NULL."""
     timestamps: TimeForm = "iso"
     """ISO 8601 text, in UTC if the column has a time zone, or the number of this unit since 1970."""
     dates: Literal["iso", "d", "s", "ms"] = "iso"
@@ -55,12 +55,12 @@ class EncodeOptions:
     sets: tuple[str, ...] = field(default=())
     """List columns to write as SS, NS or BS; those with ``ddb:type`` in their metadata need not be named."""
     index_keys: tuple[IndexKey, ...] = field(default=())
-    """Keys of the table's indexes: DynamoDB refuses an item whose attribute is there but cannot be such a key."""
+    """Keys of the table's indexes. DynamoDB refuses an item with an attribute that is not a valid index key."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Say why DynamoDB would refuse a row."""
+    """Reason why DynamoDB would refuse a row."""
 
     row: int
     attribute: str
@@ -73,7 +73,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class EncodedItems:
-    """Hold the items of a batch as DynamoDB JSON, back to back."""
+    """Items of a batch as DynamoDB JSON, back to back."""
 
     buffer: npt.NDArray[np.uint8]
     offsets: npt.NDArray[np.int64]
@@ -85,17 +85,17 @@ class EncodedItems:
 
 
 class Encoder:
-    """Encode record batches of one schema; keep one per thread.
+    """Encoder of record batches of one schema. Use one per thread.
 
     Parameters
     ----------
     keys
-        The table's key attributes and their types, the partition key first; None leaves keys unchecked.
+        The table's key attributes and their types, the partition key first. With None, keys are not checked.
 
     Raises
     ------
     SchemaError
-        A column's type has no DynamoDB form, or is not that of its key.
+        A column's type has no encoding in DynamoDB, or is not that of its key.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Encoder:
 
     @property
     def retained_bytes(self) -> int:
-        """Return the bytes of memory held for the next batch."""
+        """Return the size of the memory reserved for the next batch in bytes."""
         return sum(printer.retained_bytes for printer in self._printers.values())
 
     def encode(self, batch: pa.RecordBatch) -> EncodedItems:
@@ -126,12 +126,12 @@ class Encoder:
     def encode_view(
         self, batch: pa.RecordBatch, *, prefix: bytes = b"", suffix: bytes = b"", first_row: int = 0
     ) -> EncodedItems:
-        """Return the same in memory that the next batch overwrites, each item between ``prefix`` and ``suffix``.
+        """Return the items in memory that the next batch overwrites, each between ``prefix`` and ``suffix``.
 
         Refused rows are numbered from ``first_row``.
         """
         printed = self._printer(prefix, suffix).print_batch(self._stored_batch(batch), first_row)
-        refusals = tuple(Refusal(*each) for each in printed.refused)
+        refusals = tuple(Refusal(*refusal) for refusal in printed.refused)
         return EncodedItems(printed.text, printed.offsets, printed.sizes, refusals)
 
     def encode_texts(self, batch: pa.RecordBatch, *, strict: bool = True) -> pa.Array[Any]:
@@ -140,14 +140,14 @@ class Encoder:
         Parameters
         ----------
         strict
-            Whether a row that DynamoDB would refuse is an error; otherwise it is null.
+            Whether a row that DynamoDB would refuse is an error. Otherwise it is null.
 
         Raises
         ------
         SchemaError
             The batch is not of the encoder's schema.
         EncodeError
-            DynamoDB would refuse a row; the first is named.
+            DynamoDB would refuse a row. The first one is named.
         """
         items = self.encode(batch)
         if strict:
@@ -155,15 +155,15 @@ class Encoder:
         buffers = [None, pa.py_buffer(items.offsets.data), pa.py_buffer(items.buffer.data)]
         texts: Any = pa.Array.from_buffers(pa.large_string(), batch.num_rows, buffers).cast(pa.string())
         if items.refusals:
-            taken = np.ones(batch.num_rows, np.bool_)
-            taken[[refusal.row for refusal in items.refusals]] = False
-            texts = pc.if_else(pa.array(taken), texts, None)
+            is_accepted = np.ones(batch.num_rows, np.bool_)
+            is_accepted[[refusal.row for refusal in items.refusals]] = False
+            texts = pc.if_else(pa.array(is_accepted), texts, None)
         return texts  # type: ignore[no-any-return]
 
     def encode_lines(
         self, batch: pa.RecordBatch, *, prefix: bytes = b"", suffix: bytes = b"", first_row: int = 0
     ) -> bytes:
-        r"""Return a line per row, ``prefix``, item and ``suffix``: ``{"Item":`` and ``}`` make a native export's lines.
+        r"""Return one line per row: ``prefix``, item and ``suffix``. ``{"Item":`` and ``}`` make lines of an export.
 
         Parameters
         ----------
@@ -175,14 +175,14 @@ class Encoder:
         SchemaError
             The batch is not of the encoder's schema.
         EncodeError
-            DynamoDB would refuse a row; the first is named.
+            DynamoDB would refuse a row. The first one is named.
         """
         printed = self._printer(prefix, suffix + b"\n").print_batch(self._stored_batch(batch), first_row)
-        require_all(Refusal(*each) for each in printed.refused)
+        require_all(Refusal(*refusal) for refusal in printed.refused)
         return printed.text.tobytes()
 
     def _stored_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        # Schemas that differ in their metadata are equal to Arrow: the encoder's says the forms.
+        # Arrow compares schemas without their metadata. The encoder's schema defines the formats.
         if self._stored is self.schema or not batch.schema.equals(self.schema):
             return batch
         return stored_batch(pa.RecordBatch.from_arrays(batch.columns, schema=self.schema))
@@ -204,7 +204,7 @@ def to_dynamodb_json(
     *,
     timestamps: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Return rows as DynamoDB JSON, an item per line, without white space.
+    """Return rows as DynamoDB JSON, one item per line, without white space.
 
     Parameters
     ----------
@@ -213,27 +213,27 @@ def to_dynamodb_json(
     schema
         DynamoDB's types of the columns, by name, if a file format has lost them.
     timestamps
-        How columns of dates and times are written, by column: ``{"created_at": "iso_ms", "ttl": "epoch_s"}``.
+        The formats of columns of dates and times: ``{"created_at": "iso_ms", "ttl": "epoch_s"}``.
 
     Raises
     ------
     SchemaError
-        A column's type has no DynamoDB form, or is not what the schema says.
+        A column's type has no encoding in DynamoDB, or differs from the schema.
     EncodeError
-        DynamoDB would refuse a row; the first is named.
+        DynamoDB would refuse a row. The first one is named.
     DecodeError
-        An array points outside its own memory.
+        An array points outside its memory.
     OptionError
-        A time has no such form.
+        A time has no such format.
     """
     reader = record_batch_reader(data)
-    wanted = reader.schema if schema is None else with_types(reader.schema, arrow_schema_of(schema))
+    target_schema = reader.schema if schema is None else with_types(reader.schema, arrow_schema_of(schema))
     if timestamps:
-        wanted = with_forms(wanted, time_forms(timestamps.items()))
-    # Arrow takes schemas that differ in their metadata for equal, their bytes differ.
-    key = wanted.serialize().to_pybytes()
-    encoder = _pool.take(key) or Encoder(wanted)
-    batches = (cast_batch(batch, wanted) for batch in checked_batches(reader))
+        target_schema = with_formats(target_schema, time_forms(timestamps.items()))
+    # Arrow compares schemas without their metadata, but their bytes differ.
+    key = target_schema.serialize().to_pybytes()
+    encoder = _pool.take(key) or Encoder(target_schema)
+    batches = (cast_batch(batch, target_schema) for batch in checked_batches(reader))
     first = list(itertools.islice(batches, 2))
     text = _lines_of(encoder, itertools.chain(first, batches))
     _pool.give_back(key, encoder, encoder.retained_bytes)
@@ -254,17 +254,19 @@ def require_all(refusals: Iterable[Refusal]) -> None:
         raise EncodeError(refusal.message, refusal.row, refusal.attribute, refusal.rule)
 
 
-def with_types(found: pa.Schema, wanted: pa.Schema) -> pa.Schema:
-    """Return a schema with the fields of another in place of its own of the same names."""
-    return pa.schema([wanted.field(field.name) if field.name in wanted.names else field for field in found])
+def with_types(schema: pa.Schema, target_schema: pa.Schema) -> pa.Schema:
+    """Return a schema in which the target schema's fields replace those of the same names."""
+    return pa.schema(
+        [target_schema.field(field.name) if field.name in target_schema.names else field for field in schema]
+    )
 
 
-def cast_batch(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with the types of a schema; a value that would change is a SchemaError."""
+def cast_batch(batch: pa.RecordBatch, target_schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch with the types of a schema. A value that would change is a SchemaError."""
     columns = []
-    for column, target in zip(batch.columns, wanted, strict=True):
+    for column, target in zip(batch.columns, target_schema, strict=True):
         if column.type == target.type:
-            # pyarrow 25 casts some arrays to their own type wrongly: slices of run-end encoded ones to other values.
+            # pyarrow 25 casts some arrays to their own type wrongly, for example slices of run-end encoded arrays.
             columns.append(column)
             continue
         try:
@@ -273,4 +275,4 @@ def cast_batch(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
             raise SchemaError(
                 f"{target.name}: the column is {column.type}, the schema's {target.type}: {error}"
             ) from None
-    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+    return pa.RecordBatch.from_arrays(columns, schema=target_schema)

@@ -1,7 +1,7 @@
-"""Limit what few stored bytes may become: compressed text, dictionaries, runs, views, and rows that take no bytes.
+"""Limits of the expansion of stored bytes: compressed text, dictionaries, runs, views, and rows that take no bytes.
 
-Whoever inflates or repeats what a file holds asks here first, so that no input takes more memory or time than its size
-explains.
+Code that decompresses or repeats the contents of a file first checks the limits here, so that the memory and time for
+an input are bounded by its size.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_RATIO = 1000
-"""Deflate itself ends at 1,032:1; the item that compresses best comes to 856:1."""
+"""The limit of Deflate itself is 1,032:1. The item that compresses best has 856:1."""
 
 FREE_BYTES = 64 * 1024 * 1024
-"""What expands to no more than this may do so at any ratio; larger batches that expand are cut into such pieces."""
+"""The size up to which any ratio is allowed. Larger batches that expand are split into pieces of this size."""
 
 MOST_WHOLE_BYTES = 512 * 1024 * 1024
-"""What can only be inflated at once may become so much."""
+"""The maximum size of data that must be decompressed in one piece."""
 
 MOST_ROW_BYTES = 128 * 1024 * 1024
-"""A row that is larger is none: items have 400 KB, and the longest text of one is 18 MB."""
+"""The maximum size of a row. Items have at most 400 KB, and the longest text of an item is 18 MB."""
 
-# An entry that takes no bytes costs some all the same.
+# An entry without bytes still has a cost.
 _ENTRY_BYTES = 8
 _VIEW_WORDS = 4
 _EMPTY = pa.binary(0), pa.struct([])
@@ -52,57 +52,57 @@ _EXPANDING = frozenset(
 
 
 _DECOMPRESS = "decompress it before"
-_WRITE_PLAINLY = "write its columns without dictionaries, runs and views"
+_AVOID_SHARING = "write its columns without dictionaries, runs and views"
 
 
 def check_expansion(
-    stored_bytes: int, expanded_bytes: int, most_bytes: int | None = None, advice: str = _DECOMPRESS
+    stored_bytes: int, expanded_bytes: int, max_bytes: int | None = None, advice: str = _DECOMPRESS
 ) -> None:
-    """Check that stored bytes may become so many.
+    """Raise if the expanded size is too large for the stored size.
 
     Parameters
     ----------
     most_bytes
-        A limit whatever is stored.
+        An additional limit of the expanded size.
     advice
-        What makes the rows readable, for the message.
+        How to make the rows readable, for the message.
 
     Raises
     ------
     DecodeError
-        They may not.
+        The expanded size is too large.
     """
     if expanded_bytes > max(FREE_BYTES, MAX_RATIO * stored_bytes):
         raise DecodeError(f"it inflates to more than {MAX_RATIO} times its size: {advice}")
-    if most_bytes is not None and expanded_bytes > most_bytes:
-        raise DecodeError(f"it inflates to more than {most_bytes:,} bytes at once: {advice}")
+    if max_bytes is not None and expanded_bytes > max_bytes:
+        raise DecodeError(f"it inflates to more than {max_bytes:,} bytes in one piece: {advice}")
 
 
 def check_rows(stored_bytes: int, rows: int) -> None:
-    """Check that a file may have so many rows, before they are counted by reading them.
+    """Raise if the number of rows is too large for the size of the file, before reading them.
 
     Raises
     ------
     DecodeError
-        It may not.
+        The number is too large.
     """
     if rows > max(FREE_BYTES, MAX_RATIO * stored_bytes):
-        raise DecodeError(f"it says that it has {rows:,} rows in {stored_bytes:,} bytes: rows with keys take more")
+        raise DecodeError(f"it has {rows:,} rows in {stored_bytes:,} bytes: rows with keys take more")
 
 
 def may_expand(kind: Any) -> bool:
-    """Return whether arrays of a type may stand for more than they hold."""
+    """Return whether arrays of a type may expand to more than their size."""
     if isinstance(kind, pa.BaseExtensionType):
         return may_expand(kind.storage_type)
     if kind.id in _EXPANDING:
         return True
     if not kind.num_fields:
         return kind.id in _EMPTY_IDS and kind in _EMPTY
-    return any(may_expand(kind.field(place).type) for place in range(kind.num_fields))
+    return any(may_expand(kind.field(index).type) for index in range(kind.num_fields))
 
 
 def bounded_batches(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield a batch of arrays that stay within their memory; in pieces of ``FREE_BYTES`` if it expands to more.
+    """Yield a batch of memory-safe arrays, in pieces of ``FREE_BYTES`` if it expands to more.
 
     Raises
     ------
@@ -113,12 +113,12 @@ def bounded_batches(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     if not columns and batch.num_columns:
         yield batch
         return
-    held = batch.get_total_buffer_size()
-    sizes = sum((_sizes(column, held) for column in columns), start=_entries(batch.num_rows, held))
+    batch_bytes = batch.get_total_buffer_size()
+    sizes = sum((_sizes(column, batch_bytes) for column in columns), start=_entries(batch.num_rows, batch_bytes))
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
-    check_expansion(held, total, advice=_WRITE_PLAINLY)
-    if total <= max(FREE_BYTES, 2 * held):
+    check_expansion(batch_bytes, total, advice=_AVOID_SHARING)
+    if total <= max(FREE_BYTES, 2 * batch_bytes):
         yield batch
         return
     if sizes.max() > MOST_ROW_BYTES:
@@ -131,42 +131,42 @@ def bounded_batches(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         start = stop
 
 
-def _entries(count: int, held: int) -> NDArray[np.int64]:
-    """Return what so many entries cost that take no bytes; refuse more of them than all bytes together explain."""
-    if count > max(FREE_BYTES // _ENTRY_BYTES, held):
-        raise DecodeError(f"{count:,} entries are held in {held:,} bytes: write fewer rows at once")
+def _entries(count: int, batch_bytes: int) -> NDArray[np.int64]:
+    """Return the cost of entries without bytes. Raises if the batch is too small for their number."""
+    if count > max(FREE_BYTES // _ENTRY_BYTES, batch_bytes):
+        raise DecodeError(f"{count:,} entries are in {batch_bytes:,} bytes: write fewer rows at a time")
     return np.full(count, _ENTRY_BYTES, np.int64)
 
 
-def _sizes(array: Any, held: int) -> NDArray[np.int64]:  # noqa: C901, PLR0911 - one branch a layout
-    """Return how many bytes each entry takes once nothing is shared."""
+def _sizes(array: Any, batch_bytes: int) -> NDArray[np.int64]:  # noqa: C901, PLR0911 - one branch a layout
+    """Return the size of each entry in bytes without sharing."""
     kind, types = array.type, pa.types
     if isinstance(kind, pa.BaseExtensionType):
-        return _sizes(array.storage, held)
-    sizes = _entries(len(array), held)
+        return _sizes(array.storage, batch_bytes)
+    sizes = _entries(len(array), batch_bytes)
     if types.is_null(kind) or not len(array):
         return sizes
     if types.is_dictionary(kind):
-        return sizes + _taken(_sizes(array.dictionary, held), array.indices)
+        return sizes + _take(_sizes(array.dictionary, batch_bytes), array.indices)
     if types.is_run_end_encoded(kind):
-        places = np.searchsorted(array.run_ends, np.arange(array.offset, array.offset + len(array)), side="right")
-        return sizes + _sizes(array.values, held)[places]
+        indices = np.searchsorted(array.run_ends, np.arange(array.offset, array.offset + len(array)), side="right")
+        return sizes + _sizes(array.values, batch_bytes)[indices]
     if types.is_struct(kind):
-        return sum((_sizes(array.field(place), held) for place in range(kind.num_fields)), start=sizes)
+        return sum((_sizes(array.field(index), batch_bytes) for index in range(kind.num_fields)), start=sizes)
     if types.is_list_view(kind) or types.is_large_list_view(kind):
-        present = valid_of(array)
-        starts, counts = (np.where(present, each, 0).astype(np.int64) for each in (array.offsets, array.sizes))
-        return sizes + _within(array.values, held, starts, starts + counts)
+        is_valid = valid_of(array)
+        starts, counts = (np.where(is_valid, numbers, 0).astype(np.int64) for numbers in (array.offsets, array.sizes))
+        return sizes + _within(array.values, batch_bytes, starts, starts + counts)
     if types.is_fixed_size_list(kind):
         starts = kind.list_size * np.arange(array.offset, array.offset + len(array), dtype=np.int64)
-        return sizes + _within(array.values, held, starts, starts + kind.list_size)
+        return sizes + _within(array.values, batch_bytes, starts, starts + kind.list_size)
     if types.is_map(kind):
         offsets = offsets_of(array).astype(np.int64)
-        parts = (_within(each, held, offsets[:-1], offsets[1:]) for each in (array.keys, array.items))
+        parts = (_within(values, batch_bytes, offsets[:-1], offsets[1:]) for values in (array.keys, array.items))
         return sum(parts, start=sizes)
     if types.is_list(kind) or types.is_large_list(kind):
         offsets = offsets_of(array).astype(np.int64)
-        return sizes + _within(array.values, held, offsets[:-1], offsets[1:])
+        return sizes + _within(array.values, batch_bytes, offsets[:-1], offsets[1:])
     if types.is_string_view(kind) or types.is_binary_view(kind):
         # A view begins with its length.
         lengths = view_of(array.buffers()[1], np.int32)[::_VIEW_WORDS][array.offset : array.offset + len(array)]
@@ -176,17 +176,17 @@ def _sizes(array: Any, held: int) -> NDArray[np.int64]:  # noqa: C901, PLR0911 -
     return sizes + getattr(kind, "bit_width", 0) // 8
 
 
-def _taken(sizes: NDArray[np.int64], indices: Any) -> NDArray[np.int64]:
-    present = valid_of(indices)
-    places = np.where(present, indices.fill_null(0), 0)
-    return np.where(present, sizes[places], 0) if len(sizes) else np.zeros(len(indices), np.int64)
+def _take(sizes: NDArray[np.int64], indices: Any) -> NDArray[np.int64]:
+    is_valid = valid_of(indices)
+    positions = np.where(is_valid, indices.fill_null(0), 0)
+    return np.where(is_valid, sizes[positions], 0) if len(sizes) else np.zeros(len(indices), np.int64)
 
 
-def _within(values: Any, held: int, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the sizes of lists of values, by the places where each begins and ends."""
+def _within(values: Any, batch_bytes: int, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the sizes of lists of values that start and end at the given indices."""
     used = starts < stops
     if not used.any():
         return np.zeros(len(starts), np.int64)
     first = int(starts[used].min())
-    ends = np.append(0, np.cumsum(_sizes(values.slice(first, int(stops[used].max()) - first), held)))
+    ends = np.append(0, np.cumsum(_sizes(values.slice(first, int(stops[used].max()) - first), batch_bytes)))
     return np.where(used, ends[np.where(used, stops - first, 0)] - ends[np.where(used, starts - first, 0)], 0)

@@ -1,6 +1,6 @@
-"""Find out how items stand in a text (page, export lines, item lines or changes), and read them in plain Python.
+"""Framing of items in a text (page, export lines, item lines or changes): detection, and reading in plain Python.
 
-Text in another framing than the one given, or items that are not DynamoDB JSON, are a DecodeError.
+Text in another framing than the given one, or items that are not DynamoDB JSON, are a DecodeError.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ NOT_ITEMS = "these are changes of items, not items: decode them by ChangeDecoder
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_Scan.html#API_Scan_ResponseSyntax
 _RESPONSE = re.compile(rb'\s*\{\s*"(?:ConsumedCapacity|Count|Items|LastEvaluatedKey|ScannedCount)"')
 
-# A first member that is a text, a number or binary: no member of another framing is, if it has none of these names.
+# A first member that is a text, a number or binary. Only bare items have such a member, except with these names.
 _FIRST_SCALAR = re.compile(rb'\{"([^"\\]{1,255})":\{"[SNB]":"')
 _OF_OTHER_FRAMES = {b"Item", b"Items", b"Count", b"Records", b"dynamodb", b"Metadata"}
 _HEAD_BYTES = 1 << 12
-# The first document of any other framing has one of these names, or letters written as escapes.
+# The first document of any other framing contains one of these texts, or letters written as escapes.
 _PARTS_OF_OTHER_FRAMES = (b'"Item', b'"Count"', b'"Records"', b'"dynamodb"', b'"Metadata"', b"\\u")
 
 
 def framing_of(body: bytes | memoryview) -> Framing:
-    """Return the framing of ``body``, from its first document alone.
+    """Return the framing of ``body``, from its first document.
 
     Raises
     ------
@@ -66,13 +66,13 @@ def _begins_with_item(body: bytes | memoryview) -> bool:
     if first is not None:
         return first[1] not in _OF_OTHER_FRAMES
     head = bytes(body[:_HEAD_BYTES])
-    # No document has this inside: objects are separated by commas, and strings hold no line end.
+    # No document contains these bytes: objects are separated by commas, and strings contain no line end.
     end = head.find(b"}\n{")
     return end > 0 and head[:1] == b"{" and not any(map(head[:end].__contains__, _PARTS_OF_OTHER_FRAMES))
 
 
 def framed_items(data: Buffer) -> tuple[bytes | memoryview, Framing]:
-    """Return the items of ``data`` and their framing; a response is cut down to ``{"Items":[…]}``.
+    """Return the items of ``data`` and their framing. A response is reduced to ``{"Items":[…]}``.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def bytes_of(data: Buffer) -> bytes | memoryview:
 
 
 def _is_value(value: Any) -> bool:
-    # No JSON is both an attribute value and an item: so a lone attribute named Item is not an export line.
+    # No JSON is both an attribute value and an item, so a lone attribute named Item is not an export line.
     if not isinstance(value, dict) or len(value) != 1:
         return False
     try:
@@ -113,7 +113,7 @@ def _is_value(value: Any) -> bool:
 
 
 def check_object(item: Any) -> None:
-    """Check that an item is an object at least, whose values a writer checks."""
+    """Raise unless an item is an object. A writer checks its values."""
     if type(item) is not dict:
         raise DecodeError(f"expected an object of attributes, found {quoted(item)}")
 
@@ -132,13 +132,13 @@ def checked_items(body: bytes, framing: Framing, check: Callable[[Any], None] = 
         The bytes are not DynamoDB JSON in this framing.
     """
     for line, document in parse_documents(body):
-        for place, item in _framed(document, framing, line):
+        for location, item in _framed(document, framing, line):
             try:
                 check(item)
             except DecodeError as error:
-                raise DecodeError(f"{place}: {error}", line=line) from None
+                raise DecodeError(f"{location}: {error}", line=line) from None
             except RecursionError:
-                raise DecodeError(f"{place}: nested deeper than any DynamoDB item", line=line) from None
+                raise DecodeError(f"{location}: nested deeper than any DynamoDB item", line=line) from None
             yield item
 
 
@@ -150,8 +150,8 @@ def _framed(document: Any, framing: Framing, line: int) -> Iterator[tuple[str, A
         raise DecodeError(f"line {line}: {NOT_ITEMS}", line=line)
     member, kind = ("Items", list) if framing == "page" else ("Item", dict)
     if not isinstance(document, dict) or document.keys() != {member} or not isinstance(document[member], kind):
-        more = ": give pages one by one" if framing == "page" else ""
-        raise DecodeError(f'line {line}: expected one {{"{member}": …}} and nothing beside it{more}', line=line)
+        advice = ": give pages one by one" if framing == "page" else ""
+        raise DecodeError(f'line {line}: expected one {{"{member}": …}} and no other member{advice}', line=line)
     if framing == "export":
         yield f"line {line}", document[member]
         return

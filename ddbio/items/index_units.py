@@ -1,4 +1,4 @@
-"""Compute what sampled rows and items would cost the indexes of a table that they are written to."""
+"""Cost of sampled rows and items for the indexes of the table to which they are written."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 def mean_index_units(
     batch: pa.RecordBatch, table_keys: Iterable[str], indexes: Iterable[IndexDescription]
 ) -> dict[str, float]:
-    """Return the mean write units that new rows cost each index, of all rows; those that cannot be sized are left out.
+    """Return the mean write units of new rows for each index. Indexes whose rows cannot be sized are omitted.
 
     A row without a key of the index is not in it, and costs nothing.
     """
-    found, names, keys = {}, batch.schema.names, tuple(table_keys)
+    units_by_index, names, keys = {}, batch.schema.names, tuple(table_keys)
     for index in indexes:
         if not batch.num_rows or not set(index.key_names) <= set(names):
             continue
-        wanted = {*keys, *index.key_names, *(index.projected or ())}
-        held = [name for name in names if index.projected is None or name in wanted]
-        is_there = functools.reduce(pc.and_, [pc.is_valid(batch.column(name)) for name in index.key_names])
+        attributes = {*keys, *index.key_names, *(index.projected or ())}
+        columns = [name for name in names if index.projected is None or name in attributes]
+        has_keys = functools.reduce(pc.and_, [pc.is_valid(batch.column(name)) for name in index.key_names])
         with suppress(EncodeError, SchemaError):
-            sizes = item_bytes(batch.select(held).filter(is_there)).to_numpy()
+            sizes = item_bytes(batch.select(columns).filter(has_keys)).to_numpy()
             units = np.maximum(1, -(-sizes // WRITE_UNIT_BYTES))
-            found[index.name] = float(units.sum()) / batch.num_rows
-    return found
+            units_by_index[index.name] = float(units.sum()) / batch.num_rows
+    return units_by_index
 
 
-# A key of the sample counts as frequent if so many rows have it: it will be about as frequent among all rows.
+# The minimum number of rows with a key of the sample for the key to count as frequent among all rows.
 _FREQUENT = 3
 
 
@@ -75,14 +75,14 @@ def _frequent_shares(values: Iterable[str]) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class SampledWrites:
-    """Hold what writing an item costs on average, and the frequent partition keys of each global index."""
+    """Mean cost of writing an item, and the frequent partition keys of each global index."""
 
     cost: WriteCost
     index_keys: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
 
 def sample_writes(items: Sequence[Item], table: TableDescription) -> SampledWrites | None:
-    """Return what writing sampled items to a table and its indexes costs; None without items."""
+    """Return the cost of writing sampled items to a table and its indexes, or None without items."""
     cost = mean_write_cost(items, table)
     if cost is None:
         return None
@@ -102,13 +102,14 @@ def sample_writes(items: Sequence[Item], table: TableDescription) -> SampledWrit
 
 
 def mean_write_cost(items: Iterable[Item], table: TableDescription) -> WriteCost | None:
-    """Return the mean cost of writing new items to a table and its indexes; None without items."""
+    """Return the mean cost of writing new items to a table and its indexes, or None without items."""
     keys = [name for name, _ in table.key_types]
-    indexes = [SecondaryIndex(each.name, each.key_names, each.projected, each.is_global) for each in table.indexes]
+    indexes = [SecondaryIndex(index.name, index.key_names, index.projected, index.is_global) for index in table.indexes]
     costs = [write_cost(None, item, keys, indexes) for item in items]
     if not costs:
         return None
     of_table = sum(map(operator.attrgetter("table"), costs)) / len(costs)
     return WriteCost(
-        of_table, {each.name: sum(cost.indexes.get(each.name, 0.0) for cost in costs) / len(costs) for each in indexes}
+        of_table,
+        {index.name: sum(cost.indexes.get(index.name, 0.0) for cost in costs) / len(costs) for index in indexes},
     )

@@ -1,9 +1,9 @@
-"""Convert blocks of lines between the text Ion of exports and imports and DynamoDB JSON, fast.
+"""Fast conversion of blocks of lines between DynamoDB JSON and the text Ion of exports and imports.
 
-``IonReader`` reads Ion by the compiled loop; the plain reference reads what the loop refuses. ``to_ion_lines``
-writes Ion by regular expressions over all lines at once: each step replaces one kind of value in the whole text.
-Converted values are marked with control characters, which JSON never holds unescaped, so that no later step mistakes
-them.
+``IonReader`` reads Ion by the compiled loop. The reference implementation reads text that the loop refuses.
+``to_ion_lines`` writes Ion by regular expressions over all lines: each step replaces one kind of value in the whole
+text. Converted values are marked with control characters, which JSON never contains unescaped, so that no later step
+changes them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 PIECE_BYTES = 8 << 20
-"""Bytes to print at a time, unless one line is longer."""
+"""The number of bytes to print at a time, unless one line is longer."""
 
 OPENING = b"$ion_1_0 {Item:"
-"""The beginning of a line, before its item."""
+"""The start of a line, before its item."""
 
-# Text without braces and brackets outside strings; escaped quotes have been replaced.
+# Text without braces and brackets outside strings. Escaped quotes were replaced before.
 _FLAT = rb'((?:[^"{}\[\]]++|"[^"]*+")*+)'
 _DIGITS = rb"(-?(?:0|[1-9][0-9]*+))"
 _MARK, _STRUCT, _END, _LIST, _LIST_END, _BACKSLASH, _QUOTE = (bytes([code]) for code in range(1, 8))
@@ -55,7 +55,7 @@ _NESTED = [
 
 
 class IonReader:
-    """Print blocks of Ion lines as lines of DynamoDB JSON; keep one per thread.
+    """Conversion of blocks of Ion lines to lines of DynamoDB JSON. Use one per thread.
 
     Parameters
     ----------
@@ -71,12 +71,12 @@ class IonReader:
         self._digits = allocate(LONGEST_NUMBER + PAD)
 
     def pieces(self, block: Buffer) -> Iterator[bytes]:
-        """Yield the documents of whole lines as lines of JSON; lines without a document are left out.
+        """Yield the documents of whole lines as lines of JSON. Lines without a document are skipped.
 
         Raises
         ------
         DecodeError
-            A line is not Ion of an export; its number counts from the first line not yet yielded.
+            A line is not Ion of an export. Its number counts from the first line not yet yielded.
         """
         text = memoryview(block)
         stop = len(text)
@@ -84,17 +84,17 @@ class IonReader:
             self._data = allocate(stop + PAD)
         self._data[:stop] = np.frombuffer(text, np.uint8)
         self._data[stop : stop + PAD] = 0
-        place = 0
-        while place < stop:
-            status, place, printed = ion.print_ion(self._data, place, stop, self._out, self._levels, self._digits)
+        position = 0
+        while position < stop:
+            status, position, printed = ion.print_ion(self._data, position, stop, self._out, self._levels, self._digits)
             if printed:
                 yield self._out[:printed].tobytes()
             elif status == FULL:
                 self._grow()
             if status == REFUSED:
-                end = bytes(text[place:]).find(b"\n") + 1 or stop - place
-                yield from filter(None, [ion_to_json_lines(bytes(text[place : place + end]))])
-                place += end
+                end = bytes(text[position:]).find(b"\n") + 1 or stop - position
+                yield from filter(None, [ion_to_json_lines(bytes(text[position : position + end]))])
+                position += end
 
     def _grow(self) -> None:
         if len(self._out) >= self._max_bytes:
@@ -103,26 +103,26 @@ class IonReader:
 
 
 def to_ion_lines(lines: bytes) -> bytes:
-    """Return lines made of ``OPENING``, an item in compact DynamoDB JSON and a closing brace as lines of Ion."""
+    """Convert lines of ``OPENING``, an item in compact DynamoDB JSON and a closing brace to lines of Ion."""
     for escape, code in _ESCAPES:
         lines = lines.replace(escape, code)
-    for pattern, form in _NUMBERS:
-        lines = pattern.sub(form, lines)
+    for pattern, replacement in _NUMBERS:
+        lines = pattern.sub(replacement, lines)
     lines = _ODD_NUMBER.sub(lambda match: _MARK + _number(match[1]), lines)
     lines = _BINARY.sub(_STRUCT * 2 + rb"\1" + _END * 2, lines)
     for word, plain in _WORDS:
         lines = lines.replace(word, _MARK + plain)
     lines = _SET.sub(_set, lines)
-    # Strings, the most frequent type, would take most of the time by a pattern.
+    # Replacing strings, the most frequent type, by a pattern would take most of the time.
     head, *texts = lines.split(b'{"S":"')
     lines = (_MARK + b'"').join([head, *[text.replace(b'"}', b'"', 1) for text in texts]])
-    found = 1
-    while found:
-        found = 0
-        for pattern, form in _NESTED:
-            # From the innermost outwards, one level at a time.
-            lines, count = pattern.subn(form, lines)
-            found += count
+    n_replaced = 1
+    while n_replaced:
+        n_replaced = 0
+        for pattern, replacement in _NESTED:
+            # From the innermost level outwards, one level at a time.
+            lines, count = pattern.subn(replacement, lines)
+            n_replaced += count
     lines = lines.translate(_PLAIN, _MARK)
     for escape, code in _ESCAPES:
         lines = lines.replace(code, escape)
@@ -135,8 +135,8 @@ def _number(text: bytes) -> bytes:
 
 
 def _set(match: re.Match[bytes]) -> bytes:
-    def element(found: re.Match[bytes]) -> bytes:
-        return _number(found[1]) if match[1] == b"NS" else _STRUCT * 2 + found[1] + _END * 2
+    def element(element_match: re.Match[bytes]) -> bytes:
+        return _number(element_match[1]) if match[1] == b"NS" else _STRUCT * 2 + element_match[1] + _END * 2
 
     elements = match[2] if match[1] == b"SS" else _ELEMENT.sub(element, match[2])
     return b"$dynamodb_" + match[1] + b"::" + _LIST + elements + _LIST_END

@@ -1,8 +1,8 @@
-"""Convert between the text Ion of exports and lines of DynamoDB JSON, value by value in plain Python.
+"""Conversion between the text Ion of exports and lines of DynamoDB JSON, value by value in plain Python.
 
-A string is S, a decimal N, a blob B, a struct M, a list L unless annotated as a set; bool and null are BOOL and NULL.
-Numbers are in canonical form. This is the reference for ``blocks``, and reads the lines that the compiled loop refuses;
-Ion that no export holds is a DecodeError.
+A string is S, a decimal N, a blob B, a struct M, and a list L unless annotated as a set; bool and null are BOOL and
+NULL. Numbers are canonical. This is the reference for ``ion``, and reads the lines that the compiled loop refuses. Ion
+that no export contains is a DecodeError.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PLAIN = {"0": "\0", "a": "\a", "b": "\b", "t": "\t", "n": "\n", "f": "\f", "r":
 _WORDS: dict[str, dict[str, Any]] = {"null": {"NULL": True}, "true": {"BOOL": True}, "false": {"BOOL": False}}
 _SETS = {"$dynamodb_SS": "SS", "$dynamodb_NS": "NS", "$dynamodb_BS": "BS"}
 _VERSION = "$ion_1_0"
-# The service's documentation shows each change inside one more struct; people who read real files report none.
+# The service's documentation shows each change inside one more struct. No reader of real files has reported one.
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.Output.html
 _WRAPPED = re.compile(r"\s*(?:\$ion_1_0\s*)*\{\s*Record\s*:")
 
@@ -48,12 +48,12 @@ _Token = tuple[str, str]
 
 
 def ion_to_json_lines(block: bytes) -> bytes:
-    """Return each document of whole lines of Ion as a line of DynamoDB JSON.
+    """Convert each document of whole lines of Ion to a line of DynamoDB JSON.
 
     Raises
     ------
     DecodeError
-        The bytes are not Ion of an export; the message has the line.
+        The bytes are not Ion of an export. The message names the line.
     """
     lines = []
     for number, line in enumerate(block.split(b"\n"), 1):
@@ -81,7 +81,7 @@ def _document(line: str) -> dict[str, Any] | None:
         raise DecodeError("expected the end of the line after a struct")
     if value.keys() == {"Record"} and _WRAPPED.match(line):
         value = _members("Record", value["Record"])
-    return {name: _members(name, each) for name, each in value.items()}
+    return {name: _members(name, members) for name, members in value.items()}
 
 
 def _members(name: str, value: dict[str, Any]) -> Any:
@@ -91,13 +91,13 @@ def _members(name: str, value: dict[str, Any]) -> Any:
 
 
 def _tokens(line: str) -> Iterator[_Token]:
-    place = 0
+    position = 0
     while True:
-        found = _TOKEN.match(line, place)
-        if found is None or found.lastgroup is None:
-            raise DecodeError(f"no Ion of an export at {line[place : place + 40]!r}")
-        yield found.lastgroup, found[found.lastgroup]
-        place = found.end()
+        match = _TOKEN.match(line, position)
+        if match is None or match.lastgroup is None:
+            raise DecodeError(f"no Ion of an export at {line[position : position + 40]!r}")
+        yield match.lastgroup, match[match.lastgroup]
+        position = match.end()
 
 
 def _struct(tokens: Iterator[_Token]) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _struct(tokens: Iterator[_Token]) -> dict[str, Any]:
             return members
         name = text if kind == "word" else _unescape(text) if kind in {"text", "symbol"} else None
         if name is None or name in members or next(tokens) != ("mark", ":"):
-            raise DecodeError(f"expected a field name of its own and a colon, found {text[:40]!r}")
+            raise DecodeError(f"expected a unique field name and a colon, found {text[:40]!r}")
         members[name] = _value(next(tokens), tokens)
         following = next(tokens)
         if following == ("mark", "}"):
@@ -150,13 +150,13 @@ def _value(token: _Token, tokens: Iterator[_Token]) -> dict[str, Any]:  # noqa: 
             return dict(_WORDS[word])
         case ("word", word) if word in _SETS and next(tokens) == ("mark", "::") and next(tokens) == ("mark", "["):
             tag = _SETS[word]
-            return {tag: [_element(each, tag[0]) for each in _list(tokens)]}
+            return {tag: [_element(element, tag[0]) for element in _list(tokens)]}
     raise DecodeError(f"expected a value of an export, found {token[1][:40]!r}")
 
 
 def _element(value: dict[str, Any], tag: str) -> str:
     if value.keys() != {tag}:
-        raise DecodeError(f"a set of {tag} holds another type")
+        raise DecodeError(f"a set of {tag} has an element of another type")
     element: str = value[tag]
     return element
 
@@ -170,17 +170,17 @@ def _unescape(quoted: str) -> str:
     text = quoted[1:-1]
     if "\\" not in text:
         return text
-    # Two surrogates are one character; a lone one is an error.
+    # Two surrogates are one character. A lone surrogate is an error.
     return _ESCAPE.sub(_character, text).encode("utf-16", "surrogatepass").decode("utf-16")
 
 
-def _character(found: re.Match[str]) -> str:
-    code = found[1] or found[2] or found[3]
+def _character(match: re.Match[str]) -> str:
+    code = match[1] or match[2] or match[3]
     if code is not None:
         return chr(int(code, 16))
-    if found[4] not in _PLAIN:
-        raise DecodeError(f"Ion has no escape {found[0]!r}")
-    return _PLAIN[found[4]]
+    if match[4] not in _PLAIN:
+        raise DecodeError(f"Ion has no escape {match[0]!r}")
+    return _PLAIN[match[4]]
 
 
 def ion_line(document: dict[str, Any]) -> bytes:
@@ -202,7 +202,7 @@ def _print_value(value: AttributeValue) -> str:  # noqa: PLR0911 - one line a ty
         case "L":
             return "[" + ",".join(map(_print_value, content)) + "]"
         case "SS" | "NS" | "BS":
-            return f"$dynamodb_{tag}::[" + ",".join(_print_value({tag[0]: each}) for each in content) + "]"
+            return f"$dynamodb_{tag}::[" + ",".join(_print_value({tag[0]: element}) for element in content) + "]"
         case "BOOL":
             return "true" if content else "false"
         case "NULL":
@@ -215,5 +215,5 @@ def _print_value(value: AttributeValue) -> str:  # noqa: PLR0911 - one line a ty
 
 
 def _print_text(text: str) -> str:
-    # Of JSON's escapes, Ion knows all.
+    # Ion has all escapes of JSON.
     return json.dumps(text, ensure_ascii=False)

@@ -1,9 +1,9 @@
-"""Identify items by their keys: as bytes, as 64-bit hashes, and as fingerprints to find duplicates by.
+"""Identities, 64-bit hashes and 128-bit fingerprints of item keys, and the search for duplicate keys.
 
 The identity of a key is, for each key attribute in the given order: the letter of its type (``S``, ``N`` or ``B``), the
-length of its content in four bytes, little-endian, and the content: UTF-8, the number in canonical form, or the bytes.
-Equal identities mean equal keys, whatever the text form or the column types: N 1, 1.0 and 1E0 are one key, S "1" is
-another. The hash is the XXH64 of the identity with seed 0: the same on every machine and in every release.
+length of its content in four bytes, little-endian, and the content: UTF-8, the canonical number, or the bytes. Equal
+identities mean equal keys, regardless of the text and the column types: N 1, 1.0 and 1E0 are one key, S "1" is another.
+The hash is the XXH64 of the identity with seed 0. It is the same on every machine and in every release.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _CONTENTS: dict[str, Callable[[str], bytes]] = {
     "B": decode_base64,
 }
 _LENGTH_BYTES = 4
-# Columns of these types hold nothing but keys of these types, in the form that is hashed.
+# Columns of these types contain only keys of these types, encoded as they are hashed.
 _EXACT_TYPES: dict[pa.DataType, str] = {
     pa.string(): "S",
     pa.large_string(): "S",
@@ -70,7 +70,7 @@ _OPTIONS = EncodeOptions()
 
 
 def key_identity(item: Item, keys: Sequence[str]) -> bytes:
-    """Return the identity of an item's key: equal exactly for equal keys.
+    """Return the identity of an item's key. Two keys are equal exactly if their identities are equal.
 
     Parameters
     ----------
@@ -84,26 +84,26 @@ def key_identity(item: Item, keys: Sequence[str]) -> bytes:
     SchemaError
         The item lacks a key attribute, or it is neither S, N nor B.
     DecodeError
-        A number or a binary is not one.
+        A number or a binary is invalid.
     """
     parts = []
     for name in keys:
         ((tag, content),) = item.get(name, {"": None}).items()
         if tag not in _CONTENTS:
-            found = f"of type {tag}" if tag else "missing"
-            raise SchemaError(f"{name} is {found}: every item has its key attributes, and each is S, N or B")
+            problem = f"of type {tag}" if tag else "missing"
+            raise SchemaError(f"{name} is {problem}: every item has its key attributes, and each is S, N or B")
         encoded = _CONTENTS[tag](content)
         parts.append(tag.encode() + len(encoded).to_bytes(_LENGTH_BYTES, "little") + encoded)
     return b"".join(parts)
 
 
 class KeyColumns(NamedTuple):
-    """Hold the keys of some rows of a batch, in columns without nulls.
+    """Keys of some rows of a batch, in columns without nulls.
 
     Attributes
     ----------
     rows
-        The places of the rows in the batch.
+        The indices of the rows in the batch.
     columns
         A column for each key attribute, in the order of the attributes, and its field.
     """
@@ -119,10 +119,10 @@ class KeyColumns(NamedTuple):
 
 
 def key_columns(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> list[KeyColumns]:
-    """Return the keys of all rows: an attribute is in its column, or in the rescue column if the column has no value.
+    """Return the keys of all rows. The rescue column is searched if a key column has no value.
 
-    Usually each batch is one part, whose columns are those of the batch. Rows with a rescued key attribute are in other
-    parts, by the types of their attributes: there a number is text in a column of type N.
+    Usually each batch is one part with the columns of the batch. Rows with a rescued key attribute are in other parts,
+    one per combination of the key attributes' types. There, a number is text in a column of type N.
 
     Parameters
     ----------
@@ -134,32 +134,34 @@ def key_columns(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> list[Ke
     SchemaError
         There is no such column, a row lacks a key attribute, or a key attribute is not S, N or B.
     DecodeError
-        A number or a binary in the rescue column is not one.
+        A number or a binary in the rescue column is invalid.
     """
     if isinstance(rows, pa.RecordBatch):
         return _columns_of_batch(rows, keys)
-    start, found = 0, list[KeyColumns]()
+    start, parts = 0, list[KeyColumns]()
     for batch in key_rows(rows, keys).to_batches():
         end = start + batch.num_rows
-        for places, columns in _columns_of_batch(batch, keys):
-            found.append(KeyColumns(slice(start, end) if isinstance(places, slice) else start + places, columns))
+        for batch_rows, columns in _columns_of_batch(batch, keys):
+            parts.append(
+                KeyColumns(slice(start, end) if isinstance(batch_rows, slice) else start + batch_rows, columns)
+            )
         start = end
-    return found
+    return parts
 
 
 def key_rows(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Return the key columns of rows, and the rescue column if some row may have a key attribute there."""
+    """Return the key columns of rows, and the rescue column if it may contain a key attribute of a row."""
     names, schema = {*keys}, told_apart(rows.schema)
-    places = [place for place, field in enumerate(schema) if name_of_field(field) in names]
-    if len(places) < len(names) or any(rows.column(place).null_count for place in places):
-        places += [place for place, field in enumerate(rows.schema) if field.name == RESCUE_NAME]
-    return rows.select(places)
+    indices = [index for index, field in enumerate(schema) if name_of_field(field) in names]
+    if len(indices) < len(names) or any(rows.column(index).null_count for index in indices):
+        indices += [index for index, field in enumerate(rows.schema) if field.name == RESCUE_NAME]
+    return rows.select(indices)
 
 
 def key_values(columns: _Columns) -> list[list[Any]]:
-    """Return the values of each column of :func:`key_columns` as Python compares and sorts them, as DynamoDB does."""
+    """Return the values of the columns of :func:`key_columns` as Python objects that sort as in DynamoDB."""
     return [
-        [Decimal(str(each)) for each in canonical_texts(column).to_pylist()]
+        [Decimal(str(text)) for text in canonical_texts(column).to_pylist()]
         if tag_of_field(field) == "N" and not pa.types.is_integer(field.type)
         else column.to_pylist()
         for column, field in columns
@@ -168,38 +170,40 @@ def key_values(columns: _Columns) -> list[list[Any]]:
 
 def _columns_of_batch(batch: pa.RecordBatch, keys: Sequence[str]) -> list[KeyColumns]:
     schema = batch.schema
-    known = _attributes_of(schema)
-    columns = _whole_columns(batch, schema, keys, known)
+    attributes = _attributes_of(schema)
+    columns = _hashable_columns(batch, schema, keys, attributes)
     if columns is not None:
         return [KeyColumns(slice(None), columns)]
-    if any(known.count(name) > 1 for name in keys):
-        # A column of ddbio's own may be called as a key attribute that has another column.
+    if any(attributes.count(name) > 1 for name in keys):
+        # One of ddbio's own columns may have the name of a key attribute that has another column.
         batch = pa.RecordBatch.from_arrays(batch.columns, schema=told_apart(batch.schema))
-        known = _attributes_of(batch.schema)
+        attributes = _attributes_of(batch.schema)
     for name in keys:
-        if name not in known:
+        if name not in attributes:
             if RESCUE_NAME not in batch.schema.names:
-                raise SchemaError(f"{name}: the batch has no such attribute: it has {', '.join(filter(None, known))}")
-            # Another attribute, or a column of ddbio's own, may be called so.
-            own = column_name(name, {fold(each) for each in batch.schema.names})
+                raise SchemaError(
+                    f"{name}: the batch has no such attribute: it has {', '.join(filter(None, attributes))}"
+                )
+            # Another attribute or one of ddbio's own columns may have this name.
+            own = column_name(name, {fold(column) for column in batch.schema.names})
             column = tagged_field(own, pa.string(), "S", attribute=name)
             batch = batch.append_column(column, pa.nulls(batch.num_rows, pa.string()))
-            known.append(name)
+            attributes.append(name)
     batch = _convertible(batch, keys)
     fields = {name_of_field(field): field for field in normalize_schema(batch.schema) if field.name != RESCUE_NAME}
     columns = [(batch.column(fields[name].name), fields[name]) for name in keys]
     if any(tag_of_field(field) not in _CONTENTS for _, field in columns):
         return _parsed_keys(batch, np.arange(batch.num_rows), keys)
-    is_whole = np.logical_and.reduce([valid_of(column) for column, _ in columns])
-    if is_whole.all():
+    has_keys = np.logical_and.reduce([valid_of(column) for column, _ in columns])
+    if has_keys.all():
         return [KeyColumns(slice(None), columns)]
-    whole, rows = np.flatnonzero(is_whole), np.flatnonzero(~is_whole)
-    found = [KeyColumns(whole, _taken(columns, whole))] if len(whole) else []
-    return [*found, *_rescued_keys(take_rows(batch, rows), rows, [fields[name] for name in keys])]
+    complete, rows = np.flatnonzero(has_keys), np.flatnonzero(~has_keys)
+    parts = [KeyColumns(complete, _take(columns, complete))] if len(complete) else []
+    return [*parts, *_rescued_keys(take_rows(batch, rows), rows, [fields[name] for name in keys])]
 
 
 def _attributes_of(schema: pa.Schema) -> list[str]:
-    """Return the attribute of each column; the rescue column has none."""
+    """Return the attribute name of each column, and an empty name for the rescue column."""
     attributes = []
     for name, field in zip(schema.names, schema, strict=True):
         kept = (field.metadata or {}).get(DDB_NAME)
@@ -208,7 +212,7 @@ def _attributes_of(schema: pa.Schema) -> list[str]:
 
 
 def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Words:
-    """Return the hash of each row's key: equal for equal identities.
+    """Return the hash of each row's key. Equal identities have equal hashes.
 
     Parameters
     ----------
@@ -231,16 +235,16 @@ def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Words:
     return hashes
 
 
-def _whole_columns(
-    batch: pa.RecordBatch, schema: pa.Schema, keys: Sequence[str], known: Sequence[str]
+def _hashable_columns(
+    batch: pa.RecordBatch, schema: pa.Schema, keys: Sequence[str], attributes: Sequence[str]
 ) -> list[tuple[pa.Array[Any], pa.Field[Any]]] | None:
-    """Return the columns of keys that can be hashed as they are; None if one is missing, or has to be converted."""
+    """Return the columns of keys if they can be hashed without conversion, or None if not or if one is missing."""
     columns = []
     for name in keys:
-        if known.count(name) != 1:
+        if attributes.count(name) != 1:
             return None
-        place = known.index(name)
-        column, field = batch.column(place), schema.field(place)
+        index = attributes.index(name)
+        column, field = batch.column(index), schema.field(index)
         tag = (field.metadata or {}).get(DDB_TYPE)
         if column.null_count or tag is None or _exact_tag(field.type) != tag.decode():
             return None
@@ -249,15 +253,15 @@ def _whole_columns(
 
 
 def _exact_tag(arrow_type: Any) -> str | None:
-    """Return the type of the keys that columns of an Arrow type hold, if they can be hashed as they are."""
+    """Return the key type of columns of an Arrow type, or None if their values must be converted before hashing."""
     tag = _EXACT_TYPES.get(arrow_type)
     is_decimal = tag is None and pa.types.is_decimal128(arrow_type) and 0 <= arrow_type.scale <= MAX_DIGITS
     return "N" if is_decimal else tag
 
 
 def _convertible(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
-    """Return the columns that may hold keys, converted to types that DynamoDB has."""
-    kept = [place for place, field in enumerate(batch.schema)
+    """Return the columns that may contain keys, converted to types that DynamoDB has."""
+    kept = [index for index, field in enumerate(batch.schema)
             if field.name == RESCUE_NAME or name_of_field(field) in keys]  # fmt: skip
     batch = stored_batch(batch.select(kept))
     fields, _ = plain_fields(batch.schema, _OPTIONS)
@@ -265,48 +269,48 @@ def _convertible(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _taken(columns: _Columns, rows: np.ndarray[Any, Any]) -> _Columns:
-    """Return some rows of the columns of keys."""
+def _take(columns: _Columns, rows: np.ndarray[Any, Any]) -> _Columns:
+    """Return the given rows of the key columns."""
     return [(column.take(pa.array(rows, pa.int64())), field) for column, field in columns]
 
 
 def _rescued_keys(
     batch: pa.RecordBatch, rows: np.ndarray[Any, Any], fields: Sequence[pa.Field[Any]]
 ) -> list[KeyColumns]:
-    """Return the keys of rows that are in their columns or in the rescue column."""
-    counts, found = np.zeros(len(rows), np.int64), list[KeyColumns]()
+    """Return the keys of rows from their columns or from the rescue column."""
+    counts, parts = np.zeros(len(rows), np.int64), list[KeyColumns]()
     rescued = _rescue_columns(batch, [name_of_field(field) for field in fields])
     choices = [[(batch.column(field.name), field), *others] for field, others in zip(fields, rescued, strict=True)]
     for columns in itertools.product(*choices):
-        held = np.flatnonzero(np.logical_and.reduce([valid_of(column) for column, _ in columns]))
-        if len(held):
-            found.append(KeyColumns(rows[held], _taken(columns, held)))
-            counts[held] += 1
+        complete = np.flatnonzero(np.logical_and.reduce([valid_of(column) for column, _ in columns]))
+        if len(complete):
+            parts.append(KeyColumns(rows[complete], _take(columns, complete)))
+            counts[complete] += 1
     if (counts == 1).all():
-        return found
+        return parts
     return _parsed_keys(batch, rows, [name_of_field(field) for field in fields])
 
 
 def _rescue_columns(batch: pa.RecordBatch, names: Sequence[str]) -> list[list[tuple[pa.Array[Any], pa.Field[Any]]]]:
-    """Return for each key a column of each type that it may have in the rescue column."""
-    found: list[list[tuple[pa.Array[Any], pa.Field[Any]]]] = [[] for _ in names]
+    """Return for each key attribute one column per type that it may have in the rescue column."""
+    columns_of_keys: list[list[tuple[pa.Array[Any], pa.Field[Any]]]] = [[] for _ in names]
     if RESCUE_NAME not in batch.schema.names:
-        return found
+        return columns_of_keys
     texts = [text or b"{}" for text in binary_array(batch.column(RESCUE_NAME)).to_pylist()]
     if not all(text.startswith(b"{") and text.endswith(b"}") for text in texts):
-        return found
+        return columns_of_keys
     for tag in _CONTENTS:
         schema = pa.schema([_text_field(name, tag) for name in names])
         try:
             items = Decoder(schema).decode(b"\n".join(texts), "items")
         except DecodeError:
-            return found
-        # Each text begins and ends an item: if there are as many items as texts, each text is one.
+            return columns_of_keys
+        # Each text starts and ends an item. If there are as many items as texts, each text is one item.
         if items.num_rows != batch.num_rows:
-            return found
-        for columns, name in zip(found, names, strict=True):
+            return columns_of_keys
+        for columns, name in zip(columns_of_keys, names, strict=True):
             columns.append((items.column(name), schema.field(name)))
-    return found
+    return columns_of_keys
 
 
 def _text_field(name: str, tag: str) -> pa.Field[Any]:
@@ -314,7 +318,7 @@ def _text_field(name: str, tag: str) -> pa.Field[Any]:
 
 
 def _parsed_keys(batch: pa.RecordBatch, rows: np.ndarray[Any, Any], keys: Sequence[str]) -> list[KeyColumns]:
-    """Return the keys of rows by the plain reference, which says what is wrong with a row."""
+    """Return the keys of rows by the reference implementation, whose errors name the row and the cause."""
     by_type: dict[tuple[str, ...], list[tuple[int, Item]]] = {}
     for row, item in zip(rows.tolist(), items_of(batch), strict=True):
         try:
@@ -322,23 +326,25 @@ def _parsed_keys(batch: pa.RecordBatch, rows: np.ndarray[Any, Any], keys: Sequen
         except SchemaError as error:
             raise SchemaError(f"row {row}: {error}") from None
         by_type.setdefault(tuple(next(iter(item[name])) for name in keys), []).append((row, item))
-    found = []
+    parts = []
     for tags, items in by_type.items():
         columns = []
         for name, tag in zip(keys, tags, strict=True):
             field, contents = _text_field(name, tag), [item[name][tag] for _, item in items]
-            columns.append((pa.array([_CONTENTS[tag](each) for each in contents], pa.binary()).cast(field.type), field))
-        found.append(KeyColumns(np.array([row for row, _ in items], np.int64), columns))
-    return found
+            columns.append(
+                (pa.array([_CONTENTS[tag](content) for content in contents], pa.binary()).cast(field.type), field)
+            )
+        parts.append(KeyColumns(np.array([row for row, _ in items], np.int64), columns))
+    return parts
 
 
 def _hashes(columns: _Columns, times: int = 1) -> _Words:
-    """Return the hashes of keys, or of each key so many times behind itself."""
+    """Return the hash of each key, or of each key repeated ``times`` times."""
     tags = [tag_of_field(field) for _, field in columns]
     contents = [
         _numbers(column) if tag == "N" else spans_of(column) for (column, _), tag in zip(columns, tags, strict=True)
     ]
-    return _hashed(contents * times, np.array([ord(tag) for tag in tags] * times, np.uint8))
+    return _hash_contents(contents * times, np.array([ord(tag) for tag in tags] * times, np.uint8))
 
 
 def _numbers(column: pa.Array[Any]) -> _Spans:
@@ -346,13 +352,13 @@ def _numbers(column: pa.Array[Any]) -> _Spans:
     ends = np.zeros(len(column) + 1, np.int64)
     out = np.empty(LONGEST_NUMBER * len(column) + PAD, np.uint8)
     digits = np.zeros(DIGITS_ROOM, np.uint8)
-    given: Any = column.type
-    if pa.types.is_decimal128(given) and 0 <= given.scale <= MAX_DIGITS:
-        print_decimals(words_of(column, 2), given.scale, digits, out, ends[1:])
+    column_type: Any = column.type
+    if pa.types.is_decimal128(column_type) and 0 <= column_type.scale <= MAX_DIGITS:
+        print_decimals(words_of(column, 2), column_type.scale, digits, out, ends[1:])
         return out, ends
     texts: Any = text_array(column)
     data, offsets = spans_of(texts)
-    if pa.types.is_integer(given):
+    if pa.types.is_integer(column_type):
         return data, offsets
     refused = print_numbers(data, offsets, digits, out, ends[1:])
     if refused >= 0:
@@ -361,7 +367,7 @@ def _numbers(column: pa.Array[Any]) -> _Spans:
 
 
 def canonical_texts(column: pa.Array[Any]) -> pa.Array[Any]:
-    """Return the canonical texts of a column of numbers, as they are in DynamoDB; null for null.
+    """Return the canonical texts of a column of numbers, as DynamoDB stores them. Null stays null.
 
     Raises
     ------
@@ -370,29 +376,34 @@ def canonical_texts(column: pa.Array[Any]) -> pa.Array[Any]:
     """
     data, ends = _numbers(column)
     missing = None if not column.null_count else pa.array(~valid_of(column))
-    held: list[Any] = [ends, data]
-    texts: Any = pa.Array.from_buffers(pa.large_string(), len(column), [None, *map(pa.py_buffer, held)])
-    found: pa.Array[Any] = texts.cast(pa.string())
-    return found if missing is None else pc.if_else(missing, pa.scalar(None, pa.string()), found)
+    buffers: list[Any] = [ends, data]
+    texts: Any = pa.Array.from_buffers(pa.large_string(), len(column), [None, *map(pa.py_buffer, buffers)])
+    canonical: pa.Array[Any] = texts.cast(pa.string())
+    return canonical if missing is None else pc.if_else(missing, pa.scalar(None, pa.string()), canonical)
 
 
-def _hashed(contents: Sequence[_Spans], tags: np.ndarray[Any, Any]) -> _Words:
+def _hash_contents(contents: Sequence[_Spans], tags: np.ndarray[Any, Any]) -> _Words:
     n_rows = len(contents[0][1]) - 1
-    places, parts, end = np.empty((len(contents), n_rows + 1), np.int64), [], 0
+    offsets_of_keys, parts, end = np.empty((len(contents), n_rows + 1), np.int64), [], 0
     for key, (data, offsets) in enumerate(contents):
         first, stop = int(offsets[0]), int(offsets[-1])
-        places[key] = offsets + (end - first)
+        offsets_of_keys[key] = offsets + (end - first)
         parts.append(data[first:stop])
         end += stop - first
-    # The keys of no row are longer than the longest of each together.
-    widest = sum(int((each[1:] - each[:-1]).max(initial=0)) for each in places) + len(tags) * PREFIX_BYTES
+    # No row's keys are longer than the sum of the longest key in each column.
+    widest = (
+        sum(int((key_offsets[1:] - key_offsets[:-1]).max(initial=0)) for key_offsets in offsets_of_keys)
+        + len(tags) * PREFIX_BYTES
+    )
     hashes = np.empty(n_rows, np.uint64)
-    hash_keys(np.concatenate([*parts, np.zeros(widest + 2 * PAD, np.uint8)]), places.ravel(), tags, end, hashes)
+    hash_keys(
+        np.concatenate([*parts, np.zeros(widest + 2 * PAD, np.uint8)]), offsets_of_keys.ravel(), tags, end, hashes
+    )
     return hashes
 
 
 class Fingerprints(NamedTuple):
-    """Hold 128 bits of each row's key in two words: enough that no two of 100 million keys collide by chance."""
+    """128 bits of each row's key in two words. Collisions among 100 million keys are practically impossible."""
 
     high: _Words
     low: _Words
@@ -400,32 +411,32 @@ class Fingerprints(NamedTuple):
     @classmethod
     def joined(cls, parts: Sequence[Fingerprints]) -> Fingerprints:
         """Return the fingerprints of several batches as one."""
-        return cls(np.concatenate([each.high for each in parts]), np.concatenate([each.low for each in parts]))
+        return cls(np.concatenate([part.high for part in parts]), np.concatenate([part.low for part in parts]))
 
 
 def key_fingerprints(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> Fingerprints:
-    """Return the fingerprint of each row's key: equal for equal keys.
+    """Return the fingerprint of each row's key. Equal keys have equal fingerprints.
 
     Raises
     ------
     SchemaError, DecodeError
         As ``key_hashes``.
     """
-    found = Fingerprints(np.empty(rows.num_rows, np.uint64), np.empty(rows.num_rows, np.uint64))
-    for places, columns in key_columns(rows, keys):
-        found.high[places], found.low[places] = _hashes(columns), _hashes(columns, 2)
-    return found
+    result = Fingerprints(np.empty(rows.num_rows, np.uint64), np.empty(rows.num_rows, np.uint64))
+    for part_rows, columns in key_columns(rows, keys):
+        result.high[part_rows], result.low[part_rows] = _hashes(columns), _hashes(columns, 2)
+    return result
 
 
 class KeySet:
-    """Find repeated keys in a long stream, at 16 bytes a key.
+    """Search for repeated keys in a long stream, with 16 bytes of memory per key.
 
-    Fingerprints are held in sorted runs, each at least twice as long as the next.
+    Fingerprints are stored in sorted runs. Each run is at least twice as long as the next.
 
     Parameters
     ----------
     kept
-        So many of the last keys are kept at least, and older ones are forgotten.
+        The minimum number of the latest keys to keep. Older keys are forgotten.
     """
 
     def __init__(self, kept: float = math.inf) -> None:
@@ -433,12 +444,12 @@ class KeySet:
         self._kept = kept
 
     def add(self, fingerprints: Fingerprints) -> _Flags:
-        """Return which rows have a new key; of several rows with one key, the first has it."""
+        """Return a mask of the rows with a new key. Of several rows with the same key, the first is new."""
         order = _order(fingerprints)
         sorted_ = Fingerprints(fingerprints.high[order], fingerprints.low[order])
-        new = _begins(sorted_)
+        new = _is_first(sorted_)
         for run in self._runs:
-            new &= _places_in(run, sorted_) < 0
+            new &= _positions_in(run, sorted_) < 0
         self._insert(Fingerprints(sorted_.high[new], sorted_.low[new]))
         mask = np.empty(len(order), bool)
         mask[order] = new
@@ -447,51 +458,51 @@ class KeySet:
     def _insert(self, run: Fingerprints) -> None:
         if not len(run.high):
             return
-        # Of long runs, the oldest can be forgotten by itself.
+        # Merging stops at a quarter of the limit, so that the oldest long run can be forgotten alone.
         while self._runs and len(self._runs[-1].high) < 2 * len(run.high) <= max(1, self._kept / 4):
             other = self._runs.pop()
             run = Fingerprints.joined([other, run])
             order = _order(run)
             run = Fingerprints(run.high[order], run.low[order])
         self._runs.append(run)
-        while sum(len(each.high) for each in self._runs[1:]) >= self._kept:
+        while sum(len(run.high) for run in self._runs[1:]) >= self._kept:
             del self._runs[0]
 
 
 class KeyGroups:
-    """Group rows by their keys, and find the rows of other keys' fingerprints.
+    """Rows grouped by their keys, and the search for the group of a fingerprint.
 
     Attributes
     ----------
     known
-        The fingerprint of each group's key, in order.
+        The fingerprint of each group's key, sorted.
     rows
-        The numbers of the rows, those of a group one after the other.
+        The row numbers, group by group.
     starts, counts
-        Where each group begins in them, and how many it has.
+        The index in ``rows`` at which each group starts, and the number of its rows.
     """
 
     def __init__(self, fingerprints: Fingerprints) -> None:
         self.rows = _order(fingerprints)
         sorted_ = Fingerprints(fingerprints.high[self.rows], fingerprints.low[self.rows])
-        self.starts = np.flatnonzero(_begins(sorted_))
+        self.starts = np.flatnonzero(_is_first(sorted_))
         self.counts = np.diff(self.starts, append=len(self.rows))
         self.known = Fingerprints(sorted_.high[self.starts], sorted_.low[self.starts])
 
     def find(self, fingerprints: Fingerprints) -> np.ndarray[Any, np.dtype[np.intp]]:
-        """Return the group of each key, -1 if there is none."""
-        return _places_in(self.known, fingerprints)
+        """Return the group of each key, or -1 if no group has it."""
+        return _positions_in(self.known, fingerprints)
 
 
-def _begins(fingerprints: Fingerprints) -> _Flags:
-    """Return which of some sorted fingerprints differ from the one before."""
+def _is_first(fingerprints: Fingerprints) -> _Flags:
+    """Return a mask of the sorted fingerprints that differ from the previous one."""
     begins = np.ones(len(fingerprints.high), bool)
     begins[1:] = (fingerprints.high[1:] != fingerprints.high[:-1]) | (fingerprints.low[1:] != fingerprints.low[:-1])
     return begins
 
 
 def _order(fingerprints: Fingerprints) -> np.ndarray[Any, np.dtype[np.intp]]:
-    """Return a stable order of the fingerprints."""
+    """Return the indices that sort the fingerprints, stably."""
     order = np.argsort(fingerprints.high, kind="stable")
     high = fingerprints.high[order]
     if not (high[1:] == high[:-1]).any():
@@ -500,18 +511,18 @@ def _order(fingerprints: Fingerprints) -> np.ndarray[Any, np.dtype[np.intp]]:
     return np.lexsort((fingerprints.low, fingerprints.high))
 
 
-def _places_in(run: Fingerprints, fingerprints: Fingerprints) -> np.ndarray[Any, np.dtype[np.intp]]:
-    """Return the places of fingerprints in a sorted run that has none twice; -1 of those that it lacks."""
-    found = np.full(len(fingerprints.high), -1, np.intp)
+def _positions_in(run: Fingerprints, fingerprints: Fingerprints) -> np.ndarray[Any, np.dtype[np.intp]]:
+    """Return the position of each fingerprint in a sorted run without duplicates, or -1 if the run lacks it."""
+    positions = np.full(len(fingerprints.high), -1, np.intp)
     if not len(run.high):
-        return found
+        return positions
     first = np.searchsorted(run.high, fingerprints.high)
     while True:
-        # If a run has several fingerprints with one first word, each is compared.
-        place = np.minimum(first, len(run.high) - 1)
-        same = (first < len(run.high)) & (run.high[place] == fingerprints.high) & (found < 0)
-        found = np.where(same & (run.low[place] == fingerprints.low), place, found)
-        same &= found < 0
+        # Several fingerprints of a run can have the same first word, so each of them is compared.
+        candidate = np.minimum(first, len(run.high) - 1)
+        same = (first < len(run.high)) & (run.high[candidate] == fingerprints.high) & (positions < 0)
+        positions = np.where(same & (run.low[candidate] == fingerprints.low), candidate, positions)
+        same &= positions < 0
         if not same.any():
-            return found
+            return positions
         first = first + same

@@ -1,4 +1,4 @@
-"""Compute the size of many items at once by DynamoDB's rule: of the rows of Arrow data, and of DynamoDB JSON."""
+"""Size of many items by DynamoDB's rule: of the rows of Arrow data, and of DynamoDB JSON."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def item_bytes(data: Any, schema: ItemSchema | pa.Schema | str | None = None) -> pa.Int64Array:
     """Return the size of each row in bytes, as DynamoDB counts it: the row as an item, names and values.
 
-    Units, limits and DescribeTable's size follow this figure. Storage is billed with 100 bytes more for each item.
-    A row of more than 400 KB, which DynamoDB would refuse, has its size as well.
+    Units, limits and the size in DescribeTable are based on this value. Storage is billed with 100 more bytes per item.
+    A row of more than 400 KB, which DynamoDB would refuse, also has its size.
 
     Parameters
     ----------
@@ -36,31 +36,31 @@ def item_bytes(data: Any, schema: ItemSchema | pa.Schema | str | None = None) ->
     Raises
     ------
     SchemaError
-        A column's type has no DynamoDB form, or is not what the schema says.
+        A column's type has no encoding in DynamoDB, or differs from the schema.
     EncodeError
-        A row is no item for another reason than its size; the first is named.
+        A row is not a valid item for another reason than its size. The first one is named.
     DecodeError
-        An array points outside its own memory.
+        An array points outside its memory.
 
     References
     ----------
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html#ItemSizeCalculations
     """
     reader = record_batch_reader(data)
-    wanted = reader.schema if schema is None else with_types(reader.schema, arrow_schema_of(schema))
-    encoder, sizes, row = Encoder(wanted), [np.empty(0, np.int64)], 0
+    target_schema = reader.schema if schema is None else with_types(reader.schema, arrow_schema_of(schema))
+    encoder, sizes, row = Encoder(target_schema), [np.empty(0, np.int64)], 0
     for batch in checked_batches(reader):
-        encoded = encoder.encode_view(cast_batch(batch, wanted), first_row=row)
-        require_all(each for each in encoded.refusals if not each.item_bytes)
-        for each in encoded.refusals:
-            encoded.sizes[each.row - row] = each.item_bytes
+        encoded = encoder.encode_view(cast_batch(batch, target_schema), first_row=row)
+        require_all(refusal for refusal in encoded.refusals if not refusal.item_bytes)
+        for refusal in encoded.refusals:
+            encoded.sizes[refusal.row - row] = refusal.item_bytes
         sizes.append(encoded.sizes)
         row += batch.num_rows
     return pa.array(np.concatenate(sizes), pa.int64())
 
 
 def least_write_units(rows: pa.Table) -> float | None:
-    """Return the write units of rows over items that are no larger, without indexes; None if a row is no item."""
+    """Return the minimum write units of rows without indexes and larger old items, or None if a row is not an item."""
     try:
         sizes = item_bytes(rows).to_numpy()
     except (EncodeError, SchemaError):
@@ -84,7 +84,7 @@ def item_bytes_of_json(text: bytes) -> pa.Int64Array:
     body, framing = framed_items(text)
     sizes = [np.empty(0, np.int64)]
     for items in RawItemReader({}).read(bytes(body), framing):
-        # The walk does not vouch for the sizes of doubtful items.
+        # The loops do not compute the sizes of doubtful items.
         for row in np.flatnonzero(items.doubtful).tolist():
             items.sizes[row] = item_size_bytes(parse_json(items.text(row)))
         sizes.append(items.sizes)

@@ -1,4 +1,4 @@
-"""Parse and print JSON strictly: duplicate names, invalid UTF-8 and text after the document are errors."""
+"""Strict parsing and printing of JSON: duplicate names, invalid UTF-8 and text after the document are errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EXPONENT = re.compile(r"(?<=[eE])([+-]?)[0-9]+$")
 
 
 def compact_json(value: Any) -> str:
-    """Return JSON text without white space, non-ASCII characters unescaped, members in their order.
+    """Return JSON text without white space, with unescaped non-ASCII characters, and members in their order.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def parse_json(data: bytes) -> Any:
     Raises
     ------
     DecodeError
-        The data is not exactly one JSON document; the message has line and column.
+        The data is not exactly one JSON document. The message contains line and column.
     """
     documents = list(parse_documents(data))
     if len(documents) != 1:
@@ -51,7 +51,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def first_document(data: bytes | memoryview) -> tuple[int, Any] | None:
-    """Return the first document of ``data`` and its line, or None; after an object nothing more is read.
+    """Return the first document of ``data`` and its line, or None. If it is an object, the text after it is not read.
 
     Raises
     ------
@@ -60,9 +60,9 @@ def first_document(data: bytes | memoryview) -> tuple[int, Any] | None:
     """
     size = _FIRST_BYTES
     while size < len(data):
-        found = _first_object(bytes(data[:size]))
-        if found is not None:
-            return found
+        document = _first_object(bytes(data[:size]))
+        if document is not None:
+            return document
         size *= _FIRST_GROWTH
     return next(parse_documents(bytes(data)), None)
 
@@ -70,7 +70,7 @@ def first_document(data: bytes | memoryview) -> tuple[int, Any] | None:
 def _first_object(head: bytes) -> tuple[int, Any] | None:
     """Return the first document if it is an object that ends within these bytes, else None.
 
-    Duplicate names are not checked: whoever reads the items does that.
+    Duplicate names are not checked here. The code that reads the items checks them.
     """
     try:
         text = codecs.utf_8_decode(head)[0].removeprefix(_BYTE_ORDER_MARK)
@@ -82,14 +82,14 @@ def _first_object(head: bytes) -> tuple[int, Any] | None:
 
 
 def parse_documents(data: bytes, *, decimals: bool = False, written: bool = False) -> Iterator[tuple[int, Any]]:
-    """Yield each document of ``data`` with the line it starts on, from 1; white space may stand between them.
+    """Yield each document of ``data`` with the line it starts on, from 1. White space may separate documents.
 
     Parameters
     ----------
     decimals
         Parse every number as a ``Decimal``, with all its digits.
     written
-        Parse every number as a :class:`WrittenNumber`, a ``Decimal`` that keeps its text too.
+        Parse every number as a :class:`WrittenNumber`, a ``Decimal`` that also keeps its text.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def _after_blank(text: str, position: int) -> int:
 
 
 def exact_number(text: str) -> Decimal:
-    """Return the number of a text; an exponent that ``Decimal`` does not hold becomes another that no item may have."""
+    """Return the number of a text. An exponent that ``Decimal`` cannot store becomes another that no item may have."""
     try:
         return Decimal(text)
     except InvalidOperation:
@@ -136,12 +136,12 @@ def exact_number(text: str) -> Decimal:
 
 
 class WrittenNumber(Decimal):
-    """A number of JSON with the text that it is written as.
+    """Number of JSON with the text as which it is written.
 
     Attributes
     ----------
     text
-        The text: ``1e5`` is no ``1E+5``.
+        The text: ``1e5`` differs from ``1E+5``.
     """
 
     text: str

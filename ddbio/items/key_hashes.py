@@ -1,7 +1,7 @@
-"""Find keys by their hashes; compare two sets of rows by two words a row: the hash of its key, and one of its item.
+"""Search for keys by their hashes, and comparison of two sets of rows by two words per row: hashes of key and item.
 
-Rows belong to the bucket that the first bits of their key's hash say. Buckets whose rows are counted and summed to the
-same values hold the same rows; of the others the rows that differ are found by sorting.
+The first bits of the hash of a row's key select its bucket. Buckets with equal row counts and sums contain the same
+rows. In the other buckets, differing rows are found by sorting.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ BUCKET_BITS = 12
 BUCKETS = 1 << BUCKET_BITS
 _SHIFT = np.uint64(64 - BUCKET_BITS)
 _GROUP_ROWS = 1_000_000
-# So few others share a bit with a key: one in sixteen, or fewer.
-_BITS_PER_KEY, _LEAST_BITS = 16, 10
+# With these values, at most one in sixteen other keys shares a bit with a key.
+_BITS_PER_KEY, _MIN_BITS = 16, 10
 
 # Odd numbers whose bits are evenly spread: the golden ratio, and the first digits of pi.
-_ONE, _OTHER = np.uint64(0x9E3779B97F4A7C15), np.uint64(0x243F6A8885A308D3)
+_FIRST_FACTOR, _SECOND_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0x243F6A8885A308D3)
 _HIGH, _LOW = np.uint64(32), np.uint64(29)
 
 
 class Rows(NamedTuple):
-    """Hold the hashes of the keys and of the items of some rows, in any order."""
+    """Hashes of the keys and of the items of rows, in any order."""
 
     keys: Words
     items: Words
@@ -45,14 +45,14 @@ class Rows(NamedTuple):
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """Return the rows of all parts."""
-        nothing = np.zeros(0, np.uint64)
+        empty = np.zeros(0, np.uint64)
         return cls(
-            np.concatenate([nothing, *(part.keys for part in parts)]),
-            np.concatenate([nothing, *(part.items for part in parts)]),
+            np.concatenate([empty, *(part.keys for part in parts)]),
+            np.concatenate([empty, *(part.items for part in parts)]),
         )
 
     def sorted(self) -> Self:
-        """Return the rows by the hashes of their keys."""
+        """Return the rows sorted by the hashes of their keys."""
         order = np.argsort(self.keys)
         return type(self)(self.keys[order], self.items[order])
 
@@ -62,14 +62,14 @@ class Rows(NamedTuple):
 
 
 def rows_of(keys: Words, sums: Words) -> Rows:
-    """Return the rows of a word for each key, and of the two words that ``ColumnDigest.add_rows`` has of each item.
+    """Return the rows for one word per key and the two words per item of ``ColumnDigest.add_rows``.
 
-    The hash of an item also depends on its key, so that two items that exchange their values change every sum.
+    The hash of an item also depends on its key, so swapping the values of two items changes the sums.
     """
-    mixed = (sums[:, 0] + keys) * _ONE
+    mixed = (sums[:, 0] + keys) * _FIRST_FACTOR
     mixed ^= mixed >> _HIGH
     mixed += sums[:, 1]
-    mixed *= _OTHER
+    mixed *= _SECOND_FACTOR
     mixed ^= mixed >> _LOW
     return Rows(keys, mixed)
 
@@ -80,13 +80,13 @@ def buckets_of(keys: Words) -> Counts:
 
 
 def bucket_places(keys: Words) -> Counts:
-    """Return where each bucket begins among sorted keys, and where the last one ends."""
+    """Return the index at which each bucket begins among sorted keys, and the end of the last bucket."""
     bounds = np.arange(1, BUCKETS, dtype=np.uint64) << _SHIFT
     return np.concatenate([[0], np.searchsorted(keys, bounds), [len(keys)]]).astype(np.int64)
 
 
 def bucket_groups(buckets: Iterable[int], counts: Counts) -> Iterator[list[int]]:
-    """Yield buckets in groups of about a million rows, by the number of rows in each bucket."""
+    """Yield buckets in groups of about a million rows, given the number of rows of each bucket."""
     group, size = list[int](), 0
     for bucket in buckets:
         group.append(bucket)
@@ -99,24 +99,25 @@ def bucket_groups(buckets: Iterable[int], counts: Counts) -> Iterator[list[int]]
 
 
 class HashSet:
-    """Find which keys are among some, by their hashes; it takes two to four bytes a key beside them.
+    """Set of key hashes. It takes two to four bytes per key in addition to the hashes.
 
-    Most keys are in none of a few changes: one look at a table of bits tells so, where a binary search takes twenty.
+    Most of the tested keys are not in a small set. One lookup in a table of bits detects this, where a binary search
+    takes about twenty steps.
 
     Parameters
     ----------
     hashes
-        Of the keys, sorted, each once.
+        The sorted hashes of the keys, without duplicates.
     """
 
     def __init__(self, hashes: Words) -> None:
         self._hashes = hashes
-        n_bits = max(_LEAST_BITS, (_BITS_PER_KEY * len(hashes) - 1).bit_length())
+        n_bits = max(_MIN_BITS, (_BITS_PER_KEY * len(hashes) - 1).bit_length())
         self._shift = np.uint64(64 - n_bits)
         self._bits = np.zeros((1 << n_bits) // 8, np.uint8)
         for start in range(0, len(hashes), _GROUP_ROWS):
-            places = (hashes[start : start + _GROUP_ROWS] >> self._shift).astype(np.int64)
-            slots, masks = places >> 3, np.left_shift(np.uint8(1), (places & 7).astype(np.uint8))
+            positions = (hashes[start : start + _GROUP_ROWS] >> self._shift).astype(np.int64)
+            slots, masks = positions >> 3, np.left_shift(np.uint8(1), (positions & 7).astype(np.uint8))
             firsts = _starts(slots[1:] != slots[:-1], len(slots))
             self._bits[slots[firsts]] |= np.bitwise_or.reduceat(masks, firsts)
 
@@ -124,27 +125,29 @@ class HashSet:
         return len(self._hashes)
 
     def holds(self, hashes: Words) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return which of some hashes are in the set."""
-        places = (hashes >> self._shift).astype(np.int64)
-        found: np.ndarray[Any, np.dtype[np.bool_]] = (
-            self._bits[places >> 3] >> (places & 7).astype(np.uint8) & 1
+        """Return a mask of the hashes that are in the set."""
+        positions = (hashes >> self._shift).astype(np.int64)
+        is_member: np.ndarray[Any, np.dtype[np.bool_]] = (
+            self._bits[positions >> 3] >> (positions & 7).astype(np.uint8) & 1
         ).view(np.bool_)
-        rows = np.flatnonzero(found)
+        rows = np.flatnonzero(is_member)
         if len(rows):
-            asked = hashes[rows]
-            found[rows] = self._hashes[np.minimum(np.searchsorted(self._hashes, asked), len(self) - 1)] == asked
-        return found
+            candidates = hashes[rows]
+            is_member[rows] = (
+                self._hashes[np.minimum(np.searchsorted(self._hashes, candidates), len(self) - 1)] == candidates
+            )
+        return is_member
 
 
 class BucketSums:
-    """Count rows by bucket, and add up the hashes of their items."""
+    """Row counts and sums of item hashes, by bucket."""
 
     def __init__(self) -> None:
         self.counts = np.zeros(BUCKETS, np.int64)
         self._sums = np.zeros(BUCKETS, np.uint64)
 
     def add(self, rows: Rows) -> None:
-        """Add some rows."""
+        """Add rows."""
         buckets = buckets_of(rows.keys)
         self.counts += np.bincount(buckets, minlength=BUCKETS)
         np.add.at(self._sums, buckets, rows.items)
@@ -154,21 +157,21 @@ class BucketSums:
         return self.counts.tobytes() + self._sums.tobytes()
 
     def merge_bytes(self, data: bytes) -> None:
-        """Add what another process has counted and summed."""
+        """Add the counts and sums of another process."""
         half = len(data) // 2
         self.counts += np.frombuffer(data[:half], np.int64)
         self._sums += np.frombuffer(data[half:], np.uint64)
 
     def differing(self, other: BucketSums) -> list[int]:
-        """Return the buckets that hold other rows than the same buckets of another side."""
-        found: list[int] = np.flatnonzero((self.counts != other.counts) | (self._sums != other._sums)).tolist()
-        return found
+        """Return the buckets whose rows differ from the same buckets of another side."""
+        buckets: list[int] = np.flatnonzero((self.counts != other.counts) | (self._sums != other._sums)).tolist()
+        return buckets
 
 
 class Differences(NamedTuple):
-    """Count rows that are on one side only, and keys with other items; ``keys`` of each kind are hashes, each once.
+    """Counts of rows on only one side, and of keys with different items. The ``keys`` of each kind are distinct hashes.
 
-    Of a key that a side has several times, as many rows are matched as both sides have alike.
+    If a side has several rows with one key, equal rows of both sides are matched one by one.
     """
 
     missing: int
@@ -180,12 +183,12 @@ class Differences(NamedTuple):
 
 
 def differences(source: Rows, target: Rows) -> Differences:
-    """Return how the rows of some buckets differ."""
+    """Return the differences of the rows of some buckets."""
     both = Rows.joined([source, target])
     sides = np.repeat(np.array([1, -1], np.int64), [len(source.keys), len(target.keys)])
     order = np.lexsort((both.items, both.keys))
     rows, sides = both.taken(order), sides[order]
-    # Rows that both sides have alike cancel out.
+    # Equal rows of both sides cancel out.
     starts = _starts((rows.keys[1:] != rows.keys[:-1]) | (rows.items[1:] != rows.items[:-1]), len(sides))
     surplus = np.add.reduceat(sides, starts) if len(starts) else sides
     keys = rows.keys[starts]
@@ -204,13 +207,16 @@ def differences(source: Rows, target: Rows) -> Differences:
 
 
 def repeated(keys: Words) -> int:
-    """Return how many rows have a key that an earlier one has; the keys are sorted in place."""
+    """Return the number of rows whose key is not the first of its kind. The keys are sorted in place."""
     keys.sort()
     return int((keys[1:] == keys[:-1]).sum())
 
 
 def _starts(changes: np.ndarray[Any, np.dtype[np.bool_]], count: int) -> Counts:
-    """Return where each run of equal entries starts, given where an entry differs from the one before."""
+    """Return the index of the first entry of each run of equal entries.
+
+    ``changes`` marks entries unlike the previous one.
+    """
     return np.flatnonzero(np.concatenate([[True], changes])) if count else np.zeros(0, np.int64)
 
 
@@ -227,14 +233,14 @@ def key_words(batch: pa.RecordBatch, keys: Sequence[str]) -> Words:
     parts = key_columns(batch, keys)
     words, digest = np.empty(batch.num_rows, np.uint64), ColumnDigest(keys)
     for part in parts:
-        found = digest.add_rows(part.batch).keys
+        key_words = digest.add_rows(part.batch).keys
         # Each key has a value, of type S, N or B.
-        words[part.rows] = np.zeros(0) if found is None else found
+        words[part.rows] = np.zeros(0) if key_words is None else key_words
     return words
 
 
 def row_sums(digest: ColumnDigest, batch: pa.RecordBatch, keys: Sequence[str]) -> RowSums:
-    """Add rows to a digest of these keys; return what they hash to, and the words of their keys, wherever those lie.
+    """Add rows to a digest of these keys. Return their sums with the words of their keys, which may be rescued.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Validate the text of a DynamoDB number and return its canonical form, exactly.
+"""Validation and exact canonical text of DynamoDB numbers.
 
 A number has at most 38 significant digits and a magnitude from 1E-130 to 9.99E+125, or is zero. Nothing is rounded: a
-number beyond these limits is a DecodeError. ``kernel/number.py`` holds the same rules compiled.
+number beyond these limits is a DecodeError. ``kernel/number.py`` has the same rules, compiled.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ _LONGEST_QUOTED = 60
 
 
 def canonical_number(text: str) -> str:
-    """Return the canonical form of a number, as the service stores it: plain decimal, no exponent, no extra zeros.
+    """Return the canonical text of a number, as the service stores it: plain decimal, no exponent, no extra zeros.
 
-    Zero is ``0`` whatever its exponent. The service refuses zeros with some exponents, so no stored item has them.
+    Zero is ``0`` regardless of its exponent. The service refuses zeros with some exponents, so no stored item has them.
 
     Parameters
     ----------
     text
-        Any text form that DynamoDB accepts: ``+1``, ``001``, ``1e3``, ``.5``.
+        Any text that DynamoDB accepts: ``+1``, ``001``, ``1e3``, ``.5``.
 
     Raises
     ------
     DecodeError
-        The text is no number, has more than 38 significant digits, or lies outside 1E-130 … 9.99E+125.
+        The text is not a number, has more than 38 significant digits, or is outside 1E-130 … 9.99E+125.
     """
     if len(text) <= MAX_DIGITS and _CANONICAL.fullmatch(text):
         return text
     match = _NUMBER.fullmatch(text)
     if match is None:
         raise DecodeError(f"{quoted(text)} is not a DynamoDB number")
-    sign, whole, fraction, exponent = match[1], match[2], match[3] or "", match[4] or "0"
-    digits = (whole + fraction).lstrip("0")
+    sign, integer, fraction, exponent = match[1], match[2], match[3] or "", match[4] or "0"
+    digits = (integer + fraction).lstrip("0")
     significant = digits.rstrip("0")
     if not significant:
         return "0"

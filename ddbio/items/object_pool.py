@@ -1,4 +1,4 @@
-"""Keep objects that are costly to make from one call to the next, up to a number of them and of bytes."""
+"""Reuse of objects that are costly to make, limited by their number and size."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _Value = TypeVar("_Value")
 
 
 class ObjectPool(Generic[_Key, _Value]):
-    """Hold idle objects by key, for one thread at a time each; the least recently used are dropped first."""
+    """Idle objects by key. One thread at a time uses an object. The least recently used are dropped first."""
 
-    def __init__(self, most: int, most_bytes: int) -> None:
-        # Every step of taking or giving back is safe among threads.
-        self._idle: deque[tuple[_Key, _Value, int]] = deque(maxlen=most)
-        self._most_bytes = most_bytes
+    def __init__(self, max_objects: int, max_bytes: int) -> None:
+        # Every step of ``take`` and ``give_back`` is thread-safe.
+        self._idle: deque[tuple[_Key, _Value, int]] = deque(maxlen=max_objects)
+        self._max_bytes = max_bytes
 
     def take(self, key: _Key) -> _Value | None:
         """Remove and return an object that was given back under the key, or return None."""
@@ -23,7 +23,7 @@ class ObjectPool(Generic[_Key, _Value]):
             try:
                 idle = self._idle.pop()
             except IndexError:
-                # Other threads took them.
+                # Other threads took the rest.
                 return None
             if idle[0] == key:
                 return idle[1]
@@ -31,9 +31,9 @@ class ObjectPool(Generic[_Key, _Value]):
         return None
 
     def give_back(self, key: _Key, value: _Value, n_bytes: int) -> None:
-        """Keep an object for the next call; drop the least recently used while all together have too many bytes."""
+        """Keep an object for the next call. Drop the least recently used objects while the total size is too large."""
         self._idle.append((key, value, n_bytes))
-        while sum(each for _, _, each in tuple(self._idle)) > self._most_bytes:
+        while sum(n_bytes for _, _, n_bytes in tuple(self._idle)) > self._max_bytes:
             try:
                 self._idle.popleft()
             except IndexError:

@@ -1,4 +1,4 @@
-"""Split the body of a Scan or Query response into its items, still as bytes, and the few members around them.
+"""Splitting of a Scan or Query response into its items, still as bytes, and the other members.
 
 No Python object is made per attribute. A body that is not such a response is a DecodeError.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ddbio.items.attribute import Item
 
-# A quote ends a JSON string unless escaped, and an attribute value is an object: only the response's member matches.
+# A quote ends a JSON string unless escaped, and an attribute value is an object, so only the response's member matches.
 ITEMS_MEMBER = re.compile(rb'"Items"\s*:\s*\[')
 
 _EMPTY = b'{"Items":[]}'
@@ -29,13 +29,13 @@ _ENDS_WITH_ITEMS = re.compile(rb"\]\s*\}\s*\Z")
 _NEXT_MEMBER = re.compile(rb'\]\s*,\s*"')
 _LONGEST_END_BYTES = 64
 _MAX_CANDIDATES = 16
-# No request consumes nearly as many.
-_MOST_UNITS = 1e9
+# Far more than any request can consume.
+_MAX_UNITS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Hold one response of Scan or Query."""
+    """Response of one Scan or Query request."""
 
     items: bytes
     """The items as ``{"Items":[…]}``."""
@@ -43,32 +43,32 @@ class Page:
     count: int
     scanned_count: int
     last_evaluated_key: Item | None
-    """The start key of the next page; None after the last page."""
+    """The start key of the next page, or None after the last page."""
 
     consumed_units: float | None
     """The capacity units that the service charged, if the request asked for them."""
 
     wire_bytes: int
-    """Bytes of the whole body."""
+    """The size of the whole body in bytes."""
 
     missing: int = 0
-    """Keys that were looked up, and for which there is no item."""
+    """The number of looked-up keys without an item."""
 
     missing_keys: tuple[bytes, ...] = ()
-    """Those of them that are known, as DynamoDB JSON."""
+    """Those of these keys that are known, as DynamoDB JSON."""
 
     queries_left: int = 0
-    """How many queries of the request are not read to their end."""
+    """The number of the request's queries that are not read to their end."""
 
     keys_left: Collection[bytes] = ()
-    """Keys of the request that were not looked up yet; it changes when the next page is taken."""
+    """Keys of the request that were not looked up yet. It changes when the next page is taken."""
 
     is_resumed: bool = False
-    """Whether an earlier run of the job had read it."""
+    """Whether an earlier run of the job read it."""
 
 
 def split_page(body: bytes) -> Page:
-    """Return the page of a response body; the content of the items is not looked at.
+    """Return the page of a response body. The content of the items is not examined.
 
     Raises
     ------
@@ -82,18 +82,18 @@ def split_page(body: bytes) -> Page:
 
 
 def first_items(page: Page, count: int) -> Page:
-    """Return a page with only the first ``count`` of its items; what it cost stays."""
+    """Return a page with only the first ``count`` of its items. Its cost is unchanged."""
     items = parse_json(page.items)["Items"][:count]
     return replace(page, items=compact_json({"Items": items}).encode(), count=count)
 
 
 def items_of_page(body: bytes) -> bytes:
-    """Return the items of a response as ``{"Items":[…]}``, whatever other members there are.
+    """Return the items of a response as ``{"Items":[…]}``, regardless of other members.
 
     Raises
     ------
     DecodeError
-        The body is no JSON object, or has something else for its items.
+        The body is not a JSON object, or its items are not a list.
     """
     return _split(body)[0]
 
@@ -102,15 +102,15 @@ def _split(body: bytes) -> tuple[bytes, dict[str, Any]]:
     start = ITEMS_MEMBER.search(body)
     if start is not None:
         head = _members(body[: start.start()].rstrip().removesuffix(b",") + b"}")
-        found = _tail(body, start.end() - 1)
-        if head is not None and found is not None:
-            end, tail = found
+        tail_and_end = _tail(body, start.end() - 1)
+        if head is not None and tail_and_end is not None:
+            end, tail = tail_and_end
             return b"".join((b"{", memoryview(body)[start.start() : end], b"}")), {**head, **tail}
     return _split_slowly(body)
 
 
 def _tail(body: bytes, first: int) -> tuple[int, dict[str, Any]] | None:
-    """Return the end of the items and the members after them, or None if that takes a parser."""
+    """Return the end of the items and the members after them, or None if finding them needs a parser."""
     end_of_body = _ENDS_WITH_ITEMS.search(body, max(first, len(body) - _LONGEST_END_BYTES))
     if end_of_body is not None:
         return end_of_body.start() + 1, {}
@@ -147,8 +147,8 @@ def _split_slowly(body: bytes) -> tuple[bytes, dict[str, Any]]:
 def _page(items: bytes, members: dict[str, Any], wire_bytes: int) -> Page:
     return Page(
         items=items,
-        count=_whole(members, "Count"),
-        scanned_count=_whole(members, "ScannedCount"),
+        count=_integer(members, "Count"),
+        scanned_count=_integer(members, "ScannedCount"),
         last_evaluated_key=members.get("LastEvaluatedKey"),
         consumed_units=units_in(members.get("ConsumedCapacity")),
         wire_bytes=wire_bytes,
@@ -156,23 +156,23 @@ def _page(items: bytes, members: dict[str, Any], wire_bytes: int) -> Page:
 
 
 def units_in(consumed: Any) -> float | None:
-    """Return the units that a response says were consumed, of one table or several; None if it says nothing.
+    """Return the consumed units in a response, of one table or several, or None if it has none.
 
     Raises
     ------
     DecodeError
-        If that is no count of units.
+        A value is not a number of units.
     """
-    each = consumed if isinstance(consumed, list) else [consumed] if consumed else []
-    said = [one.get("CapacityUnits") if isinstance(one, dict) else one for one in each]
-    units = [one for one in said if one is not None]
-    for one in units:
-        if type(one) not in {int, float} or not 0 <= one <= _MOST_UNITS:
-            raise DecodeError(f"the response says that {one!r} capacity units were consumed, which is no count")
+    entries = consumed if isinstance(consumed, list) else [consumed] if consumed else []
+    capacity_units = [value.get("CapacityUnits") if isinstance(value, dict) else value for value in entries]
+    units = [value for value in capacity_units if value is not None]
+    for value in units:
+        if type(value) not in {int, float} or not 0 <= value <= _MAX_UNITS:
+            raise DecodeError(f"the response has {value!r} consumed capacity units, which is not a valid number")
     return float(sum(units)) if units else None
 
 
-def _whole(members: dict[str, Any], name: str) -> int:
+def _integer(members: dict[str, Any], name: str) -> int:
     value = members.get(name)
     if type(value) is not int:
         raise DecodeError(f"the body is not the response of a Scan or Query: {name} is {value!r}, not a whole number")

@@ -1,4 +1,4 @@
-"""Print changes as members of plain JSON by the compiled loops, without a parse in Python."""
+"""Changes as members of plain JSON, printed by the compiled loops without parsing in Python."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-_MOST_ROWS = 1 << 12
+_MAX_ROWS = 1 << 12
 _ANY_NAMES = 1 << 40
 
 
 class PlainChanges(NamedTuple):
-    """Hold changes: the members of each, without braces, where they end, and the times in microseconds since 1970."""
+    """Changes: the members of each without braces, their ends, and the times in microseconds since 1970."""
 
     data: npt.NDArray[np.uint8]
     ends: npt.NDArray[np.int64]
@@ -29,7 +29,7 @@ class PlainChanges(NamedTuple):
 
 
 class ChangePrinter:
-    """Print the changes of texts, one after the other, in the memory of the first; keep one per thread."""
+    """Printer of the changes of texts. It reuses memory from text to text. Use one per thread."""
 
     def __init__(self) -> None:
         self._walker = Walker(first_walk())
@@ -39,7 +39,7 @@ class ChangePrinter:
     def _forget(self) -> None:
         walk = self._walker.walk
         forget_paths(walk)
-        # The nodes of a change have no names. An image has as many names as it likes, as an item has.
+        # The nodes of a change have no names. The number of an image's names is not limited, as for an item.
         walk.state[codes.N_PATHS] = codes.DELETED + 1
         nodes = walk.nodes.reshape(-1, paths.NODE_WIDTH)[1 : codes.DELETED + 1]
         nodes[:, [paths.NAME_BYTES, paths.MEMBERS]] = paths.ELEMENTS, -_ANY_NAMES
@@ -55,7 +55,7 @@ class ChangePrinter:
         return {walk.texts[start : start + length].tobytes().decode() for start, length in spans}
 
     def print_changes(self, text: memoryview) -> list[PlainChanges] | None:
-        """Return the changes of a text, some thousands at a time; None where only the plain reference can read one.
+        """Return the changes of a text in batches of thousands, or None if only the reference can read a change.
 
         Raises
         ------
@@ -73,9 +73,9 @@ class ChangePrinter:
             while status == codes.FULL:
                 begin = walker.place
                 walker.restart()
-                status = walker.go_on("changes", _MOST_ROWS)
+                status = walker.go_on("changes", _MAX_ROWS)
                 if status in {codes.FULL, codes.DONE}:
-                    changes = self._printed(walker.place - begin)
+                    changes = self._print_tape(walker.place - begin)
                     if changes is None:
                         return None
                     printed.append(changes)
@@ -83,8 +83,8 @@ class ChangePrinter:
                 return printed if status == codes.DONE else None
             walker.widen()
 
-    def _printed(self, n_bytes: int) -> PlainChanges | None:
-        """Return the changes on the tape, whose text has so many bytes."""
+    def _print_tape(self, n_bytes: int) -> PlainChanges | None:
+        """Return the changes on the tape, whose text has ``n_bytes`` bytes."""
         walk, n_rows = self._walker.walk, self._walker.n_rows
         images = walk.nodes.reshape(-1, paths.NODE_WIDTH)[[codes.KEYS, codes.NEW_IMAGE]]
         n_names = int((images[:, paths.MEMBERS] + _ANY_NAMES).sum())

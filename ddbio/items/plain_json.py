@@ -1,7 +1,7 @@
-"""Write columns as plain JSON: a line per row, or a text per value. What JSON readers would change is text.
+"""Columns as plain JSON: one line per row, or one text per value. Values that JSON readers would change are text.
 
-A number is a JSON number if it is an integer, a float, or a decimal column of at most 15 digits, which every double
-keeps; wider decimals are text, and binary is base64. What is null is left out of objects, and ``null`` in lists.
+A number is a JSON number if it is an integer, a float, or in a decimal column of at most 15 digits, which every double
+represents exactly. Wider decimals are text, and binary is base64. Null is omitted from objects, and ``null`` in lists.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# The stubs do not know what nested arrays have.
+# pyarrow's stubs lack the methods of nested arrays.
 _Array: TypeAlias = Any
 
 _UNSIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.string()}
 
 
 def orc_type(kind: Any) -> Any:
-    """Return the type that ORC has for an Arrow type: a wider one, or text that Arrow casts back."""
+    """Return ORC's type for an Arrow type: a wider one, or text that Arrow casts back."""
     if pa.types.is_decimal256(kind):
         return pa.string()
     if pa.types.is_float16(kind):
         return pa.float32()
     if pa.types.is_timestamp(kind):
-        # So that a time that ORC's readers cannot hold is refused when it is written.
+        # A time that ORC's readers cannot represent is then refused when it is written.
         return pa.timestamp("ns", kind.tz)
     return _UNSIGNED.get(kind) or _with_inner(kind, orc_type)
 
 
 def json_type(kind: Any) -> Any:
-    """Return the type of what ``plain_json`` writes of a type: binary is base64 text, as are wide decimals text."""
-    if is_binary(kind) or is_time(kind) or (is_decimal(kind) and kind.precision > MOST_DOUBLE_DIGITS):
+    """Return the type that ``plain_json`` writes for a type: binary is base64 text, and wide decimals are text."""
+    if is_binary(kind) or is_time(kind) or (is_decimal(kind) and kind.precision > MAX_DOUBLE_DIGITS):
         return pa.string()
     if pa.types.is_float16(kind):
         return pa.float32()
@@ -55,18 +55,18 @@ def json_type(kind: Any) -> Any:
 
 
 def has_map(kind: Any) -> bool:
-    """Return whether a type is a map or holds one."""
-    return pa.types.is_map(kind) or any(has_map(kind.field(place).type) for place in range(kind.num_fields))
+    """Return whether a type is or contains a map."""
+    return pa.types.is_map(kind) or any(has_map(kind.field(index).type) for index in range(kind.num_fields))
 
 
 def csv_type(kind: Any) -> Any:
-    """Return the type of a CSV cell: base64 for binary, JSON text for what is nested."""
+    """Return the type of a CSV cell: base64 for binary, JSON text for nested types."""
     is_cast = is_binary(kind) or is_text(kind) or is_time(kind) or pa.types.is_decimal256(kind)
     return pa.string() if kind.num_fields or is_cast else kind
 
 
 def csv_column(values: _Array) -> _Array:
-    """Return a column as the cells that :func:`csv_type` says."""
+    """Return a column as cells of the type :func:`csv_type`."""
     kind = values.type
     if kind.num_fields:
         return json_texts(values)
@@ -76,30 +76,30 @@ def csv_column(values: _Array) -> _Array:
 
 
 def restore(values: _Array, kind: Any, path: str) -> _Array:
-    """Return values of the declared type, of which a file holds text or another type.
+    """Return values of a file, which are text or have another type, with the declared type.
 
     Raises
     ------
     DecodeError
-        If a text is no value of that type; the message begins with ``path``.
+        If a text is not a value of that type. The message begins with ``path``.
     """
     if values.type == kind:
         return values
     try:
-        return _restored(values, kind)
+        return _restore(values, kind)
     except (pa.ArrowException, binascii.Error, ValueError) as error:
         raise DecodeError(f"{path}: the file holds {values.type}, which is no {kind}: {error}") from None
 
 
 def restore_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with the types of a schema, metadata included, in the order of its own columns.
+    """Return a batch with the types of a schema, including metadata, in the order of the batch.
 
-    Columns that the schema does not name stay.
+    Columns that are not in the schema are unchanged.
 
     Raises
     ------
     DecodeError
-        As :func:`restore` says.
+        See :func:`restore`.
     """
     columns: list[_Array] = []
     fields: list[pa.Field[Any]] = []
@@ -111,8 +111,8 @@ def restore_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _with_inner(kind: Any, change: Callable[[Any], Any]) -> Any:
-    """Return the type with the types within it changed; their fields lose DynamoDB's types, which may fit no more."""
-    inner = [each.with_type(change(each.type)).remove_metadata() for each in fields_within(kind)]
+    """Return the type with its inner types changed. Their fields lose DynamoDB's types, which may no longer match."""
+    inner = [field.with_type(change(field.type)).remove_metadata() for field in fields_within(kind)]
     if pa.types.is_struct(kind):
         return pa.struct(inner)
     if pa.types.is_map(kind):
@@ -120,37 +120,37 @@ def _with_inner(kind: Any, change: Callable[[Any], Any]) -> Any:
     return pa.list_(inner[0]) if is_list(kind) else kind
 
 
-def _restored(values: _Array, kind: Any) -> _Array:
+def _restore(values: _Array, kind: Any) -> _Array:
     if values.type == kind:
         return values
     if is_binary(kind) and is_text(values.type):
-        found = [None if text is None else binascii.a2b_base64(text, strict_mode=True) for text in values.to_pylist()]
-        return pa.array(found, kind)
+        decoded = [None if text is None else binascii.a2b_base64(text, strict_mode=True) for text in values.to_pylist()]
+        return pa.array(decoded, kind)
     mask = values.is_null() if values.null_count else None
     if pa.types.is_struct(kind) and pa.types.is_struct(values.type):
         return _struct(values, kind, mask)
     if is_list(kind) and is_list(values.type):
         lists: Any = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
         offsets = pa.array(values.offsets.to_numpy().astype(np.int64 if lists is pa.LargeListArray else np.int32))
-        return lists.from_arrays(offsets, _restored(values.values, kind.value_type), type=kind, mask=mask)
+        return lists.from_arrays(offsets, _restore(values.values, kind.value_type), type=kind, mask=mask)
     return values.cast(kind)
 
 
 def _struct(values: _Array, kind: Any, mask: Any) -> _Array:
-    places = {values.type.field(place).name: place for place in range(values.type.num_fields)}
+    indices = {values.type.field(index).name: index for index in range(values.type.num_fields)}
     children: Iterable[_Array] = (
-        _restored(values.field(places[each.name]), each.type)
-        if each.name in places
-        else pa.nulls(len(values), each.type)
-        for each in kind
+        _restore(values.field(indices[field.name]), field.type)
+        if field.name in indices
+        else pa.nulls(len(values), field.type)
+        for field in kind
     )
     return pa.StructArray.from_arrays(list(children), fields=list(kind), mask=mask)
 
 
-# The stubs do not know what nested arrays have.
+# pyarrow's stubs lack the methods of nested arrays.
 
-MOST_DOUBLE_DIGITS = 15
-"""A double keeps every decimal of so many digits."""
+MAX_DOUBLE_DIGITS = 15
+"""A double represents every decimal with this number of digits."""
 
 _AS_ISO = EncodeOptions()
 _SPECIAL = r'["\\\x00-\x1f]'
@@ -158,30 +158,30 @@ _CONTROL = r"[\x00-\x1f]"
 
 
 def json_lines(batch: pa.RecordBatch) -> _Array:
-    """Return the row of each line as a JSON object, by the names of the columns.
+    """Return one JSON object per row, by the names of the columns.
 
     Raises
     ------
     EncodeError
-        If a float is no number.
+        If a float is not a number.
     """
     return _objects(zip(batch.schema.names, batch.columns, strict=True), batch.num_rows)
 
 
 def json_texts(array: _Array) -> _Array:
-    """Return the JSON text of each value, null where that is null.
+    """Return the JSON text of each value. Null stays null.
 
     Raises
     ------
     EncodeError
-        If a float is no number.
+        If a float is not a number.
     """
     kind = array.type
     if pa.types.is_struct(kind):
-        inside = _objects(
-            ((kind.field(place).name, array.field(place)) for place in range(kind.num_fields)), len(array)
+        objects = _objects(
+            ((kind.field(index).name, array.field(index)) for index in range(kind.num_fields)), len(array)
         )
-        return _where_valid(array, inside)
+        return _where_valid(array, objects)
     if pa.types.is_map(kind):
         offsets, keys, items = entries_of(array, array.keys, array.items)
         members = _joined(_quoted(keys, ""), json_texts(items).fill_null("null"), separator=":")
@@ -206,7 +206,7 @@ def time_texts(array: _Array) -> _Array:
 def _number_texts(array: _Array) -> _Array:
     texts: Any = array.cast(pa.string())
     if is_decimal(array.type) and array.type.scale > 0:
-        # The scale is the column's: zeros behind the last digit are no part of a number.
+        # The scale is the column's: trailing zeros are not part of a number.
         texts = pc.replace_substring_regex(texts, r"\.([0-9]*[1-9])?0*$", r".\1")
         texts = pc.utf8_rtrim(texts, ".")
     return texts
@@ -217,9 +217,9 @@ def _objects(members: Iterable[tuple[str, _Array]], count: int) -> _Array:
     if not texts:
         return pa.array(["{}"] * count, pa.string())
     if all(text.null_count for text in texts):
-        # pyarrow 25 leaves out rows of which all is skipped.
-        found = functools.reduce(pc.or_, (text.is_valid() for text in texts))
-        texts[0] = pc.if_else(found, texts[0], "")
+        # pyarrow 25 drops rows of which all members are skipped.
+        is_present = functools.reduce(pc.or_, (text.is_valid() for text in texts))
+        texts[0] = pc.if_else(is_present, texts[0], "")
     return _around("{", pc.binary_join_element_wise(*texts, ",", null_handling="skip"), "}")
 
 
@@ -237,9 +237,9 @@ def _scalars(values: _Array, prefix: str) -> _Array:
     if is_text(kind) or is_time(kind):
         return _quoted(time_texts(values), prefix)
     if is_float(kind) and pc.all(pc.is_finite(values)).as_py() is False:
-        raise EncodeError("a float that is no number has no form in JSON")
+        raise EncodeError("a float that is not a number cannot be written as JSON")
     texts = _number_texts(values)
-    if is_decimal(kind) and kind.precision > MOST_DOUBLE_DIGITS:
+    if is_decimal(kind) and kind.precision > MAX_DOUBLE_DIGITS:
         return _around(f'{prefix}"', texts, '"')
     return _around(prefix, texts, "") if prefix else texts
 
@@ -260,8 +260,8 @@ def _escaped(texts: _Array) -> _Array:
     return texts
 
 
-def _occurs(found: Any) -> bool:
-    return bool(pc.any(found).as_py())
+def _occurs(mask: Any) -> bool:
+    return bool(pc.any(mask).as_py())
 
 
 def _around(before: str, texts: _Array, after: str) -> _Array:

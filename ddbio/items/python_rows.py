@@ -1,4 +1,4 @@
-"""Make Arrow tables of Python's dictionaries, and attribute values of Python's values."""
+"""Conversion of Python dictionaries to Arrow tables, and of Python values to attribute values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ddbio.items.json_text import compact_json
 from ddbio.items.number import MAX_EXPONENT, canonical_number, quoted
 from ddbio.items.schema.arrow import RESCUE_FIELD, RESCUE_NAME, is_attribute_name, nulls_field, tagged_field
 from ddbio.items.schema.column import column_names
-from ddbio.items.time_columns import declare_forms
+from ddbio.items.time_columns import declare_formats
 
 if TYPE_CHECKING:
     from ddbio.items.attribute import AttributeValue
@@ -32,37 +32,41 @@ _DAYS = {"Y", "M", "W", "D"}
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value stands for none: ``None``, ``pd.NA``, ``pd.NaT``, and the ``NaT`` of numpy."""
+    """Return whether a value is missing: ``None``, ``pd.NA``, ``pd.NaT`` or the ``NaT`` of numpy."""
     if value is None or type(value).__name__ in _MISSING:
         return True
     return isinstance(value, (np.datetime64, np.timedelta64)) and bool(np.isnat(value))
 
 
 def attribute_value(value: Any) -> AttributeValue:
-    """Return the attribute value of a Python value: exact, and the same whatever stands beside it.
+    """Return the exact attribute value of a Python value. It does not depend on other values.
 
-    Dates and times are ISO 8601 text as in columns of Arrow: with microseconds, with nanoseconds where a value has
-    some, in UTC if it has a zone. What is missing is left out of a mapping and is NULL in a list.
+    Dates and times are ISO 8601 text as for Arrow columns: with microseconds, or nanoseconds if the value has some, and
+    in UTC if it has a zone. Missing values are omitted from mappings and NULL in lists.
 
     Raises
     ------
     SchemaError
         DynamoDB has no type for the value.
     """
-    found = _SCALARS.get(type(value))
-    return found(value) if found is not None else _other(value)
+    convert = _SCALARS.get(type(value))
+    return convert(value) if convert is not None else _value_of_other_type(value)
 
 
-def _other(value: Any) -> AttributeValue:  # noqa: C901, PLR0911, PLR0912 - one branch a type
+def _value_of_other_type(value: Any) -> AttributeValue:  # noqa: C901, PLR0911, PLR0912 - one branch a type
     if is_missing(value):
         return {"NULL": True}
     match value:
         case enum.Enum():
             return attribute_value(value.value)
         case np.generic():
-            return _of_numpy(value)
+            return _numpy_value(value)
         case np.ndarray():
-            return attribute_value(value[()]) if value.ndim == 0 else {"L": [attribute_value(each) for each in value]}
+            return (
+                attribute_value(value[()])
+                if value.ndim == 0
+                else {"L": [attribute_value(element) for element in value]}
+            )
         case int():
             return _integer(int(value))
         case float():
@@ -84,11 +88,13 @@ def _other(value: Any) -> AttributeValue:  # noqa: C901, PLR0911, PLR0912 - one 
         case dt.timedelta():
             return {"S": _duration_text(value // dt.timedelta(microseconds=1), getattr(value, "nanoseconds", 0))}
         case Mapping():
-            return {"M": {_name(name): attribute_value(each) for name, each in value.items() if not is_missing(each)}}
+            return {
+                "M": {_name(name): attribute_value(member) for name, member in value.items() if not is_missing(member)}
+            }
         case AbstractSet():
             return _set(value)
         case Sequence():
-            return {"L": [attribute_value(each) for each in value]}
+            return {"L": [attribute_value(element) for element in value]}
     if type(value).__module__ == "boto3.dynamodb.types":
         return attribute_value(value.value)
     if type(value).__module__.startswith("pyarrow") and hasattr(value, "as_py"):
@@ -97,7 +103,7 @@ def _other(value: Any) -> AttributeValue:  # noqa: C901, PLR0911, PLR0912 - one 
 
 
 def _integer(value: int) -> AttributeValue:
-    # Python refuses to print an int of more than 4,300 digits; DynamoDB refuses it far earlier.
+    # Python refuses to print an int of more than 4,300 digits. DynamoDB's limit is far lower.
     if abs(value) >= 10 ** (MAX_EXPONENT + 1):
         raise SchemaError(f"an int of {value.bit_length()} bits")
     return {"N": str(value)}
@@ -107,11 +113,11 @@ def _decimal_text(value: Decimal) -> str:
     try:
         return canonical_number(str(value))
     except DecodeError:
-        # Whoever checks it says why.
+        # The check of the number raises the error with the cause.
         return str(value)
 
 
-def _of_numpy(value: Any) -> AttributeValue:
+def _numpy_value(value: Any) -> AttributeValue:
     if isinstance(value, np.datetime64):
         return {"S": _numpy_text(value)}
     if isinstance(value, np.timedelta64):
@@ -129,9 +135,9 @@ def _numpy_text(value: Any) -> str:
     if np.datetime_data(value.dtype)[0] in _DAYS:
         return str(value.astype("datetime64[D]"))
     for unit in ("us", "ns"):
-        found = value.astype(f"datetime64[{unit}]")
-        if found == value and found.astype(value.dtype) == value:
-            return str(found)
+        converted = value.astype(f"datetime64[{unit}]")
+        if converted == value and converted.astype(value.dtype) == value:
+            return str(converted)
     raise SchemaError(f"datetime64 {quoted(value)}")
 
 
@@ -145,8 +151,8 @@ def _datetime_text(value: dt.datetime) -> str:
 
 def _duration_text(microseconds: int, nanoseconds: int) -> str:
     count, digits = (microseconds * 1000 + nanoseconds, 9) if nanoseconds else (microseconds, 6)
-    whole, rest = divmod(abs(count), 10**digits)
-    return f"PT{'-' if count < 0 else ''}{whole}.{rest:0{digits}d}S"
+    seconds, fraction = divmod(abs(count), 10**digits)
+    return f"PT{'-' if count < 0 else ''}{seconds}.{fraction:0{digits}d}S"
 
 
 def _name(name: Any) -> str:
@@ -160,7 +166,7 @@ def _set(value: AbstractSet[Any]) -> AttributeValue:
     tags = {next(iter(element)) for element in elements}
     if len(tags) > 1 or not tags <= {"S", "N", "B"}:
         raise SchemaError(f"a set of {' and '.join(sorted(tags))}")
-    # The encoder refuses an empty one: DynamoDB has none.
+    # The encoder refuses an empty set: DynamoDB has none.
     tag = next(iter(tags), "S")
     return {f"{tag}S": sorted(element[tag] for element in elements)}
 
@@ -173,40 +179,40 @@ _SCALARS: dict[type, Any] = {
     Decimal: lambda value: {"N": _decimal_text(value)},
     type(None): lambda _: {"NULL": True},
     bytes: lambda value: {"B": encode_base64(value)},
-    list: lambda value: {"L": [attribute_value(each) for each in value]},
+    list: lambda value: {"L": [attribute_value(element) for element in value]},
 }
 
 
-# Arrow takes these as they are; int only if 64 bits hold all values.
+# Arrow stores these types exactly; int only if all values fit in 64 bits.
 _NATIVE: dict[type, pa.DataType] = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 _TYPES: dict[str, pa.DataType] = {"S": pa.string(), "N": pa.string(), "B": pa.binary(), "BOOL": pa.bool_()}
-NO_FORMS: Mapping[str, TimeForm | None] = {}
+NO_FORMATS: Mapping[str, TimeForm | None] = {}
 
 
 def python_rows(
-    rows: Sequence[Mapping[Any, Any]], forms: Mapping[str, TimeForm | None] = NO_FORMS, *, names_nulls: bool = False
+    rows: Sequence[Mapping[Any, Any]], formats: Mapping[str, TimeForm | None] = NO_FORMATS, *, names_nulls: bool = False
 ) -> pa.Table:
-    """Return a table of dictionaries, a row each; what one of them lacks is null, which means missing.
+    """Return a table with one row per dictionary. A name that a dictionary lacks is null, which means missing.
 
-    A value that DynamoDB cannot store, or a name that no attribute can have, refuses only its row when that is encoded.
+    A value that DynamoDB cannot store, or an invalid attribute name, refuses only its row when the row is encoded.
 
     Parameters
     ----------
-    forms
-        How times are written, by attribute.
+    formats
+        The formats of times, by attribute.
     names_nulls
-        Whether to add the column of ``nulls_field``, which tells what a row has as null from what it lacks.
+        Whether to add the column of ``nulls_field``, which distinguishes null from missing.
     """
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: [row.get(name) for row in rows] for name in names if is_attribute_name(name)}
     if len(columns) < len(names) or not names:
-        # No column can have such a name. The encoder refuses the rows that have one in the rescue column.
-        strange = [_strange_members(row) for row in rows]
+        # No column can have such a name. The encoder refuses rows with such a name in the rescue column.
+        invalid = [_invalid_members(row) for row in rows]
         rescued = columns.get(RESCUE_NAME, [None] * len(rows))
         columns[RESCUE_NAME] = [
-            _json(own).decode() if own else each for own, each in zip(strange, rescued, strict=True)
+            _json(own).decode() if own else text for own, text in zip(invalid, rescued, strict=True)
         ]
-    table = python_columns(columns, forms)
+    table = python_columns(columns, formats)
     if not names_nulls:
         return table
     field = nulls_field(table.schema)
@@ -216,43 +222,47 @@ def python_rows(
     return table.append_column(field, pa.array(nulls, field.type))
 
 
-def python_columns(columns: Mapping[str, Iterable[Any]], forms: Mapping[str, TimeForm | None] = NO_FORMS) -> pa.Table:
-    """Return a table of columns by name; see :func:`python_rows`.
+def python_columns(
+    columns: Mapping[str, Iterable[Any]], formats: Mapping[str, TimeForm | None] = NO_FORMATS
+) -> pa.Table:
+    """Return a table of columns by name. See :func:`python_rows`.
 
     Raises
     ------
     SchemaError
-        If a name is no text, or the columns are no lists of one length.
+        If a name is not text, or the columns are not lists of the same length.
     """
-    made = [python_column(name, _listed(name, values), forms) for name, values in columns.items()]
+    fields_and_arrays = [python_column(name, _require_list(name, values), formats) for name, values in columns.items()]
     try:
-        return pa.table([array for _, array in made], schema=pa.schema([field for field, _ in made]))
+        return pa.table(
+            [array for _, array in fields_and_arrays], schema=pa.schema([field for field, _ in fields_and_arrays])
+        )
     except (pa.ArrowException, ValueError) as error:
         raise SchemaError(f"the columns make no table: {error}") from error
 
 
 def item_columns(items: Sequence[Mapping[str, Any]], more: Iterable[str] = ()) -> pa.RecordBatch:
-    """Return items as columns of JSON, whose values the encoder checks row by row: they need not be legal.
+    """Return items as columns of JSON, whose values the encoder checks row by row. The items may be invalid.
 
     Parameters
     ----------
     more
-        Names that have a column even if no item has them.
+        Names that get a column even if no item has them.
     """
-    given = itertools.chain(itertools.chain.from_iterable(items), more)
-    names = column_names([name for name in dict.fromkeys(given) if is_attribute_name(name)])
+    all_names = itertools.chain(itertools.chain.from_iterable(items), more)
+    names = column_names([name for name in dict.fromkeys(all_names) if is_attribute_name(name)])
     fields = [tagged_field(column, pa.string(), "JSON", attribute=name) for name, column in names.items()]
     texts = [[_json(_canonical(item[name])) if name in item else None for item in items] for name in names]
     others = [{name: value for name, value in item.items() if name not in names} for item in items]
     if any(others):
         fields.append(RESCUE_FIELD)
-        texts.append([_json(each) if each else None for each in others])
-    columns: list[Any] = [pa.array(each, pa.string()) for each in texts]
+        texts.append([_json(members) if members else None for members in others])
+    columns: list[Any] = [pa.array(column, pa.string()) for column in texts]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
 def _canonical(value: Any) -> Any:
-    """Return an attribute value with numbers as the service stores them: it refuses zeros with some exponents."""
+    """Return an attribute value with canonical numbers: the service refuses zeros with some exponents."""
     if not isinstance(value, dict) or len(value) != 1:
         return value
     match value:
@@ -270,58 +280,65 @@ def _canonical(value: Any) -> Any:
 
 
 def python_column(
-    name: str, values: list[Any], forms: Mapping[str, TimeForm | None] = NO_FORMS
+    name: str, values: list[Any], formats: Mapping[str, TimeForm | None] = NO_FORMATS
 ) -> tuple[pa.Field[Any], pa.Array[Any]]:
-    """Return a column of values; see :func:`python_rows`."""
-    kinds, form = set(map(type, values)) - {type(None)}, forms.get(name)
-    if len(kinds) == 1:
-        # Some values do not fit: an int of more than 64 bits, a text with half of a surrogate pair.
+    """Return a column of values. See :func:`python_rows`."""
+    types, time_format = set(map(type, values)) - {type(None)}, formats.get(name)
+    if len(types) == 1:
+        # Some values do not fit: an int of more than 64 bits, or a text with half of a surrogate pair.
         with suppress(pa.ArrowException, OverflowError, UnicodeError, EncodeError):
-            kind = kinds.pop()
-            if form is not None and kind in {dt.datetime, dt.date}:
-                return _times(name, values, form)
-            if form is None and kind in _NATIVE:
-                return pa.field(name, _NATIVE[kind]), pa.array(values, _NATIVE[kind])
-    return _column_of(name, [None if is_missing(value) else _stored(name, value, form) for value in values])
+            value_type = types.pop()
+            if time_format is not None and value_type in {dt.datetime, dt.date}:
+                return _times(name, values, time_format)
+            if time_format is None and value_type in _NATIVE:
+                return pa.field(name, _NATIVE[value_type]), pa.array(values, _NATIVE[value_type])
+    return _column_of_values(
+        name, [None if is_missing(value) else _value_or_error(name, value, time_format) for value in values]
+    )
 
 
-def _times(name: str, values: list[Any], form: TimeForm) -> tuple[pa.Field[Any], pa.Array[Any]]:
-    """Return times as the text or numbers of their form."""
+def _times(name: str, values: list[Any], time_format: TimeForm) -> tuple[pa.Field[Any], pa.Array[Any]]:
+    """Return times as text or numbers in their format."""
     zones = {getattr(value, "tzinfo", None) is None for value in values if value is not None}
     if len(zones) > 1:
         raise EncodeError(f"{name}: some times have a zone", 0, name, "time")
     unit: Any = "ns" if any(getattr(value, "nanosecond", 0) for value in values) else "us"
     is_date = any(type(value) is dt.date for value in values)
-    kind = pa.date32() if is_date else pa.timestamp(unit, None if True in zones else "UTC")
-    batch = declare_forms(pa.RecordBatch.from_arrays([pa.array(values, kind)], [name]), {name: form})
+    arrow_type = pa.date32() if is_date else pa.timestamp(unit, None if True in zones else "UTC")
+    batch = declare_formats(pa.RecordBatch.from_arrays([pa.array(values, arrow_type)], [name]), {name: time_format})
     return batch.schema.field(0), batch.column(0)
 
 
-def _stored(name: str, value: Any, form: TimeForm | None) -> AttributeValue:
-    """Return a value's attribute value; of one that DynamoDB cannot store, a number that nothing accepts."""
+def _value_or_error(name: str, value: Any, time_format: TimeForm | None) -> AttributeValue:
+    """Return the attribute value of a value.
+
+    If DynamoDB cannot store it, return an invalid number with the error as text.
+    """
     try:
-        if form is None:
+        if time_format is None:
             return attribute_value(value)
         if not isinstance(value, dt.date):
             return {"N": f"{type(value).__name__} {quoted(value)} is no time"}
-        return {form.tag: str(_times(name, [value], form)[1][0].as_py())}
+        return {time_format.tag: str(_times(name, [value], time_format)[1][0].as_py())}
     except (SchemaError, EncodeError) as error:
         return {"N": str(error)}
     except (pa.ArrowException, ValueError, TypeError, OverflowError, RecursionError):
         return {"N": f"{type(value).__name__} {quoted(value)}"}
 
 
-def _strange_members(row: Mapping[Any, Any]) -> dict[str, AttributeValue] | None:
+def _invalid_members(row: Mapping[Any, Any]) -> dict[str, AttributeValue] | None:
     members = {name: value for name, value in row.items() if not is_attribute_name(name)}
-    return {name if isinstance(name, str) else "": _stored("", value, None) for name, value in members.items()} or None
+    return {
+        name if isinstance(name, str) else "": _value_or_error("", value, None) for name, value in members.items()
+    } or None
 
 
 def _json(value: Any) -> bytes:
-    # Half of a surrogate pair stays an escape, which the encoder refuses.
+    # Half of a surrogate pair remains an escape, which the encoder refuses.
     return compact_json(value).encode(errors="backslashreplace")
 
 
-def _listed(name: Any, values: Any) -> list[Any]:
+def _require_list(name: Any, values: Any) -> list[Any]:
     if not isinstance(name, str):
         raise SchemaError(f"column {name!r}: a name is text")
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
@@ -332,8 +349,8 @@ def _listed(name: Any, values: Any) -> list[Any]:
     return list(values)
 
 
-def _column_of(name: str, values: list[AttributeValue | None]) -> tuple[pa.Field[Any], pa.Array[Any]]:
-    """Return attribute values as a column of their type, or of JSON if they have several, or are nested."""
+def _column_of_values(name: str, values: list[AttributeValue | None]) -> tuple[pa.Field[Any], pa.Array[Any]]:
+    """Return attribute values as a column of their type, or of JSON if they have several types or are nested."""
     tags = set(itertools.chain.from_iterable(filter(None, values)))
     tag = tags.pop() if len(tags) == 1 else "JSON" if tags else "NULL"
     if tag == "NULL":

@@ -1,8 +1,8 @@
-"""Pass items on as the text they came as: found, checked, measured and hashed by key, but not decoded.
+"""Items that are passed on as text: split, checked, measured and hashed by key, but not decoded.
 
-``RawItemReader`` does this for writes; ``PageSplitter`` cuts pages into export lines. The plain reference reads what
-the compiled walk does not take. Text that is not DynamoDB JSON is a DecodeError; an item that breaks a rule of the
-table is passed on, marked as doubtful, for the writer to reject.
+``RawItemReader`` does this for writes. ``PageSplitter`` splits pages into export lines. The reference implementation
+reads text that the compiled loops cannot read. Text that is not DynamoDB JSON is a DecodeError. An item that violates a
+rule of the table is passed on and marked as doubtful, for the writer to reject.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from ddbio.items.kernel.encode.rules import KeyRule
 
 PIECE_BYTES = 2 << 20
-"""Bytes of text to walk at a time, so that it stays in the processor's caches."""
+"""The number of bytes of text per walk, so that it stays in the processor's caches."""
 
 MAX_DOCUMENT_BYTES = 32 << 20
 """The largest item, a list of the longest numbers, is 18.4 MB of text."""
 
 _ALL_ROWS = 1 << 62
 _COUNTED_BYTES = 64 * 1024
-_LOOK_BYTES = 64 * 1024
+_SEARCH_BYTES = 64 * 1024
 _LINE_END = ord("\n")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINE = re.compile(r"^line [0-9]+")
@@ -52,12 +52,12 @@ _LINE = re.compile(r"^line [0-9]+")
 
 @dataclass(frozen=True)
 class RawItems:
-    """Hold items as text, each with what a write needs to know of it.
+    """Items as text, with the facts that a write needs.
 
     Attributes
     ----------
     data
-        The text; bytes between the items have no meaning.
+        The text. Bytes between the items have no meaning.
     spans
         ``[n_items × 2]``: start and end of each item.
     sizes
@@ -65,11 +65,11 @@ class RawItems:
     hashes
         The hash of each item's key, as ``key_hashes`` returns it.
     values
-        ``[n_items × n_values × 2]``: start and end of the values of the key attributes and of the one to compare.
+        ``[n_items × n_values × 2]``: start and end of the values of the key attributes and of the compared attribute.
     doubtful
-        Items that only the reference can check; sizes, hashes and values are valid for the other items only.
+        Items that only the reference can check. Sizes, hashes and values are valid for the other items only.
     lines
-        The line of the text that each item begins on, from 1, if that is known; some of the items have none.
+        The line of the text on which each item begins, from 1, if known. Some of the items have none.
     """
 
     data: npt.NDArray[np.uint8]
@@ -85,12 +85,12 @@ class RawItems:
 
     @property
     def num_rows(self) -> int:
-        """Return the number of items, under the name that a record batch has for it."""
+        """Return the number of items. Record batches have this property too."""
         return len(self.spans)
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of the items' texts and of the arrays beside them."""
+        """Return the size of the items' texts and of the arrays in bytes."""
         return int(len(self.data) + self.spans.nbytes + self.values.nbytes + 17 * len(self))
 
     def text(self, row: int) -> bytes:
@@ -99,12 +99,12 @@ class RawItems:
         return self.data[start:stop].tobytes()
 
     def value(self, row: int, number: int) -> bytes:
-        """Return the text of a key attribute's or the compared value; the item must not be doubtful."""
+        """Return the text of a key attribute's or the compared value. The item must not be doubtful."""
         start, stop = self.values[row, number]
         return self.data[start:stop].tobytes()
 
     def take(self, rows: npt.NDArray[np.int64]) -> RawItems:
-        """Return some of the items, on the same text."""
+        """Return the given items, with the same text."""
         return RawItems(
             self.data, self.spans[rows], self.sizes[rows], self.hashes[rows], self.values[rows], self.doubtful[rows]
         )
@@ -115,7 +115,7 @@ class RawItems:
 
 
 class RawItemParts:
-    """Hold several ``RawItems``, to be joined as a whole or range by range; items are numbered across the parts."""
+    """Several ``RawItems``, to be joined completely or range by range. Items are numbered across the parts."""
 
     def __init__(self, parts: Sequence[RawItems]) -> None:
         self._parts = [part for part in parts if len(part)] or list(parts[:1])
@@ -134,12 +134,12 @@ class RawItemParts:
         return self.joined_ranges(self._ends - counts, counts)
 
     def joined_ranges(self, firsts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> RawItems:
-        """Return some ranges of items, none of them empty or across two parts, without the text around them."""
-        places = np.cumsum(counts) - counts
-        rows = np.repeat(firsts - places, counts) + np.arange(int(counts.sum()))
+        """Return the items of ranges without the text around them. No range is empty or spans two parts."""
+        positions = np.cumsum(counts) - counts
+        rows = np.repeat(firsts - positions, counts) + np.arange(int(counts.sum()))
         spans, values = self._spans[rows], self._values[rows]
-        begins = np.minimum.reduceat(spans[:, 0], places)
-        ends = np.maximum.reduceat(spans[:, 1], places)
+        begins = np.minimum.reduceat(spans[:, 0], positions)
+        ends = np.maximum.reduceat(spans[:, 1], positions)
         numbers = np.searchsorted(self._ends, firsts, "right")
         texts = zip(numbers.tolist(), begins.tolist(), ends.tolist(), strict=True)
         lengths = ends - begins
@@ -160,7 +160,7 @@ def joined_items(parts: Sequence[RawItems]) -> RawItems:
 
 
 class RawItemReader:
-    """Read items for one table, with the interface of a decoder of pages; keep one per thread.
+    """Reader of items for one table, with the interface of a decoder of pages. Use one per thread.
 
     Parameters
     ----------
@@ -169,9 +169,9 @@ class RawItemReader:
     index_keys
         Keys of the table's indexes.
     compared
-        An attribute to compare, which every item needs besides its key.
+        An attribute to compare, which every item must have in addition to its key.
     takes_illegal
-        Whether an object that is no legal item is doubtful, for a writer to reject, instead of an error.
+        Whether an object that is not a legal item is doubtful, for a writer to reject, instead of an error.
     """
 
     def __init__(
@@ -222,16 +222,16 @@ class RawItemReader:
         return list(self.read(data, framing))
 
     def read(self, data: bytes, framing: Framing) -> Iterator[RawItems]:
-        """Yield the items of one page or of lines, some megabytes at a time."""
+        """Yield the items of one page or of lines, a few megabytes at a time."""
         return self.read_blocks([data], framing)
 
     def read_blocks(self, blocks: Iterable[bytes | memoryview], framing: Framing) -> Iterator[RawItems]:
-        """Yield the items of text that comes in blocks, holding little more than one block.
+        """Yield the items of text that comes in blocks. Memory use is little more than one block.
 
         Parameters
         ----------
         blocks
-            Each ends at a line end, and is not used once the next is taken. A page is one block.
+            Each block ends at a line end, and is not used after the next is taken. A page is one block.
 
         Raises
         ------
@@ -240,58 +240,58 @@ class RawItemReader:
         """
         if framing == "changes":
             raise DecodeError(NOT_ITEMS)
-        rest, first_line = b"", 1
+        remaining, first_line = b"", 1
         for block in blocks:
-            data = memoryview(rest + block if rest else block)
+            data = memoryview(remaining + block if remaining else block)
             if first_line == 1 and data[: len(_BYTE_ORDER_MARK)] == _BYTE_ORDER_MARK:
                 data = data[len(_BYTE_ORDER_MARK) :]
-            walked, next_line = yield from self._read_whole_documents(data, framing, first_line)
-            rest, line, first_line = bytes(data[walked:]), first_line, next_line
-            # No item is as large: the text is broken, and the reference says how.
-            if len(rest) > MAX_DOCUMENT_BYTES:
-                yield self._of_reference(data, walked, framing, line)
-                first_line += rest.count(b"\n")
-                rest = b""
-        if rest:
-            yield self._of_reference(data, walked, framing, line)
+            walked, next_line = yield from self._read_documents(data, framing, first_line)
+            remaining, line, first_line = bytes(data[walked:]), first_line, next_line
+            # No item is this large: the text is invalid, and the reference describes the error.
+            if len(remaining) > MAX_DOCUMENT_BYTES:
+                yield self._read_with_reference(data, walked, framing, line)
+                first_line += remaining.count(b"\n")
+                remaining = b""
+        if remaining:
+            yield self._read_with_reference(data, walked, framing, line)
 
-    def _read_whole_documents(
+    def _read_documents(
         self, data: memoryview, framing: Framing, line: int
     ) -> Generator[RawItems, None, tuple[int, int]]:
-        """Yield the items of documents that the walk takes; return where the first begins that it does not take.
+        """Yield the items of documents that the loops can read; return the offset and line of the first other document.
 
         Parameters
         ----------
         line
-            The line with which the data begins; the first one that is not taken is returned likewise.
+            The line number at the start of the data.
         """
-        place, most = 0, len(data) if framing == "page" else PIECE_BYTES
-        while place < len(data):
-            piece = data[place : _cut(data, place, most)]
+        position, piece_bytes = 0, len(data) if framing == "page" else PIECE_BYTES
+        while position < len(data):
+            piece = data[position : _end_of_piece(data, position, piece_bytes)]
             items, walked = self._walk(piece, framing)
-            if not walked and place + len(piece) == len(data):
-                return place, line
-            # A document of many lines may go on after the piece.
-            most = 4 * most if not walked else max(PIECE_BYTES, most // 4)
-            begin, place = place, place + walked
+            if not walked and position + len(piece) == len(data):
+                return position, line
+            # A document of many lines may continue after the piece.
+            piece_bytes = 4 * piece_bytes if not walked else max(PIECE_BYTES, piece_bytes // 4)
+            begin, position = position, position + walked
             if framing == "page":
                 if len(items):
                     yield items
                 continue
-            ended = _count_line_ends(np.frombuffer(data[begin:place], np.uint8))
+            n_line_ends = _count_line_ends(np.frombuffer(data[begin:position], np.uint8))
             if len(items):
-                yield replace(items, lines=_lines_of(items, self._begin, line, ended))
-            line += ended
-        return place, line
+                yield replace(items, lines=_lines_of(items, self._begin, line, n_line_ends))
+            line += n_line_ends
+        return position, line
 
-    def _of_reference(self, text: memoryview, place: int, framing: Framing, first_line: int) -> RawItems:
-        """Return the items of text after a position, read by the reference and printed anew."""
+    def _read_with_reference(self, text: memoryview, position: int, framing: Framing, first_line: int) -> RawItems:
+        """Return the items of the text after a position, read by the reference and printed again."""
         data = bytes(text)
         try:
-            lines = "\n".join(map(compact_json, checked_items(data[place:], framing, self._check))).encode()
+            lines = "\n".join(map(compact_json, checked_items(data[position:], framing, self._check))).encode()
         except DecodeError:
             try:
-                # Read from the beginning, to find the line of the error.
+                # Read from the start, to find the line of the error.
                 deque(checked_items(data, framing, self._check), 0)
             except DecodeError as error:
                 raise shift_line(error, first_line - 1) from None
@@ -299,7 +299,7 @@ class RawItemReader:
         return self._walk(lines, "items")[0]
 
     def _learn_names(self) -> None:
-        """Give the attributes of interest the first nodes of an empty walk."""
+        """Assign the first nodes of an empty walk to the attributes of interest."""
         walker = self._walker
         forget_paths(walker.walk)
         walker.walk_whole(memoryview(compact_json(self._names).encode()), "items")
@@ -307,7 +307,7 @@ class RawItemReader:
         nodes[:, [paths.KEEPS_PLACE, paths.KEEPS_TEXT, paths.WHOLE]] = 1, 1, -1
 
     def _walk(self, piece: bytes | memoryview, framing: Framing) -> tuple[RawItems, int]:
-        """Return the items of whole documents, and the number of bytes these take."""
+        """Return the items of the complete documents in a piece, and the number of bytes of these documents."""
         walker, status = self._walker, codes.GROW_UNESCAPED
         while status == codes.GROW_UNESCAPED:
             if not walker.load(memoryview(piece), in_new_array=True):
@@ -329,7 +329,7 @@ class RawItemReader:
         return items, len(piece) if status == codes.DONE else walker.place
 
     def _are_legal(self, items: RawItems) -> bool:
-        """Return whether all doubtful items are at least DynamoDB JSON, or objects if those are taken."""
+        """Return whether all doubtful items are DynamoDB JSON, or objects if ``takes_illegal``."""
         try:
             for row in np.flatnonzero(items.doubtful).tolist():
                 self._check(parse_json(items.text(row)))
@@ -338,7 +338,7 @@ class RawItemReader:
         return True
 
     def _items(self, count: int, skipped: Sequence[int] = ()) -> RawItems:
-        """Return so many items that were walked, of which some were skipped."""
+        """Return the first ``count`` items of the walk, of which some were skipped."""
         walk, marks = self._walker.walk, self._n_marks
         check = self._check_arrays._replace(
             **{name: getattr(walk, name) for name in ("data", "tape", "nodes", "digits")},
@@ -362,7 +362,7 @@ class RawItemReader:
 
 
 class ExportLines(NamedTuple):
-    """Hold lines of an export, ``{"Item":{…}}``, and their number."""
+    """Lines of an export, ``{"Item":{…}}``, and their number."""
 
     text: bytes
     items: int
@@ -374,50 +374,53 @@ class ExportLines(NamedTuple):
 
 
 class PageSplitter:
-    """Print the items of pages as export lines, with the interface of a decoder; keep one per thread."""
+    """Conversion of pages to export lines, with the interface of a decoder. Use one per thread."""
 
     def __init__(self) -> None:
         self.log = MisfitLog()
         self._data = self._out = memory.allocate(0)
 
     def decode_batches(self, data: bytes, framing: Framing) -> list[ExportLines]:
-        """Return the lines of a page's items, every value in the bytes it was received as.
+        """Return the lines of a page's items. Every value keeps the bytes in which it was received.
 
         Raises
         ------
         DecodeError
-            The bytes are no page.
+            The bytes are not a page.
         """
-        found = ITEMS_MEMBER.search(data) if framing == "page" else None
-        if found is None:
+        items_member = ITEMS_MEMBER.search(data) if framing == "page" else None
+        if items_member is None:
             raise DecodeError('expected {"Items": …}')
         if len(self._data) < len(data) + PAD:
             self._data = memory.allocate(len(data) + PAD)
             self._out = memory.allocate(ROOM_RATIO * len(data) + PAD)
         self._data[: len(data)] = np.frombuffer(data, np.uint8)
         self._data[len(data) : len(data) + PAD] = 0
-        count, printed = split_items(self._data, found.end(), self._out)
+        count, printed = split_items(self._data, items_member.end(), self._out)
         if count < 0:
             raise DecodeError("the page's items are no list of objects")
         return [ExportLines(self._out[:printed].tobytes(), count)]
 
 
 def _count_line_ends(data: npt.NDArray[np.uint8]) -> int:
-    """Return how many bytes are line ends: several times as fast as counting in bytes."""
-    # A few at a time, into memory that is there already: fresh memory takes longer than the count.
-    flags, ended = np.empty(min(len(data), _COUNTED_BYTES), np.bool_), 0
+    """Return the number of line ends: several times as fast as counting in bytes."""
+    # In small parts, into reused memory: allocating fresh memory takes longer than the count.
+    flags, n_line_ends = np.empty(min(len(data), _COUNTED_BYTES), np.bool_), 0
     for first in range(0, len(data), _COUNTED_BYTES):
         part = data[first : first + _COUNTED_BYTES]
-        ended += int(np.count_nonzero(np.equal(part, _LINE_END, out=flags[: len(part)])))
-    return ended
+        n_line_ends += int(np.count_nonzero(np.equal(part, _LINE_END, out=flags[: len(part)])))
+    return n_line_ends
 
 
-def _lines_of(items: RawItems, begin: int, first_line: int, ended: int) -> Sequence[int] | npt.NDArray[np.int64]:
-    """Return the lines of items whose text begins with a line at a place, and in which so many lines end."""
+def _lines_of(items: RawItems, begin: int, first_line: int, n_line_ends: int) -> Sequence[int] | npt.NDArray[np.int64]:
+    """Return the line of each item.
+
+    ``n_line_ends`` line ends are in the text, which starts at ``begin`` on the first line.
+    """
     starts = items.spans[:, 0]
     before = starts - (starts[0] - begin) - 1
-    if len(items) - 1 <= ended <= len(items) and (items.data[before[1:]] == _LINE_END).all():
-        # Every item begins a line, and no line is left.
+    if len(items) - 1 <= n_line_ends <= len(items) and (items.data[before[1:]] == _LINE_END).all():
+        # Every item begins a line, and all lines are used.
         return range(first_line, first_line + len(items))
     ends = np.flatnonzero(items.data[begin : int(starts[-1])] == _LINE_END) + begin
     return first_line + np.searchsorted(ends, starts)
@@ -428,17 +431,17 @@ def _rule(name: str, rule: KeyRule | None, keys: list[str]) -> tuple[int, int, i
     return (key, -1, 0) if rule is None else (key, TAGS.index(rule.tag), rule.longest)
 
 
-def _cut(data: memoryview, place: int, most: int) -> int:
-    """Return the end of a piece: the first line end after ``most`` bytes, or the end of the data."""
-    for at in range(place + most, len(data), _LOOK_BYTES):
-        found = bytes(data[at : at + _LOOK_BYTES]).find(b"\n")
-        if found >= 0:
-            return at + found + 1
+def _end_of_piece(data: memoryview, position: int, piece_bytes: int) -> int:
+    """Return the end of a piece: the first line end after ``piece_bytes`` bytes, or the end of the data."""
+    for at in range(position + piece_bytes, len(data), _SEARCH_BYTES):
+        line_end = bytes(data[at : at + _SEARCH_BYTES]).find(b"\n")
+        if line_end >= 0:
+            return at + line_end + 1
     return len(data)
 
 
 def shift_line(error: DecodeError, lines: int) -> DecodeError:
-    """Return an error with its line counted from some lines earlier."""
+    """Return the error with its line number increased by ``lines``."""
     if error.line is None or not lines:
         return error
     line = error.line + lines

@@ -1,8 +1,8 @@
-"""Decode and encode in plain Python, one value at a time: items to record batches, and record batches to items.
+"""Decoding and encoding in plain Python, one value at a time: items to record batches, and record batches to items.
 
-This is the reference for the compiled loops: tests compare both, and what the loops refuse is decided here. What
-DynamoDB has no form for is an error: a number beyond 38 digits, a float that is not a number, text that should be
-DynamoDB JSON and is not, two values of one attribute.
+This is the reference for the compiled loops. Tests compare both, and this module reads what the loops refuse. A value
+without an encoding in DynamoDB is an error: a number beyond 38 digits, a float that is not a number, text that is not
+the expected DynamoDB JSON, two values of one attribute.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ddbio.items.rescue import (
     KeptNull,
     MisfitError,
     MisfitLog,
-    given_twice,
+    duplicate_error,
     null_value,
     rescue_text,
 )
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 Convert: TypeAlias = Callable[[AttributeValue], Any]
-"""From a checked attribute value to what ``pyarrow.array`` takes; raises MisfitError or KeptNull."""
+"""From a checked attribute value to a value for ``pyarrow.array``. Raises MisfitError or KeptNull."""
 
 _Restore: TypeAlias = Callable[[Any], Any]
 """From a Python value of a column, not None, to its attribute value or the content of one."""
 
 
 class RowBuilder:
-    """Build record batches of one schema from checked items.
+    """Builder of record batches of one schema from checked items.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class RowBuilder:
         }
 
     def batch(self, items: Sequence[Item], log: MisfitLog) -> pa.RecordBatch:
-        """Return one row per item; values that fit no column are counted in ``log`` and go to the rescue column."""
+        """Return one row per item. Values that fit no column are counted in ``log`` and put into the rescue column."""
         columns: dict[str, list[Any]] = {name: [None] * len(items) for name in self._converters}
         rescues: list[str | None] = []
         for row, item in enumerate(items):
@@ -110,7 +110,7 @@ def _keep_null() -> None:
 
 
 def _converter(field: pa.Field[Any], path: str, *, on_null: Callable[[], None]) -> Convert:
-    """Return the conversion of a column or a struct's member, where null means missing: a NULL is told ``on_null``."""
+    """Return the conversion of a column or a struct's member, where null means missing. Each NULL calls ``on_null``."""
     if tag_of_field(field) == "JSON":
         return compact_json
     convert = _element_converter(field, path, on_null=on_null)
@@ -201,15 +201,15 @@ def _number_converter(arrow_type: Any) -> Callable[[str], Any]:
         return _decimal_converter(arrow_type.precision, arrow_type.scale)
     if is_float(arrow_type):
         return _float_converter(MAX_FLOAT32 if pa.types.is_float32(arrow_type) else float("inf"))
-    signed = pa.types.is_signed_integer(arrow_type)
-    bits = arrow_type.bit_width - signed
-    return _integer_converter(range(-(2**bits) if signed else 0, 2**bits))
+    is_signed = pa.types.is_signed_integer(arrow_type)
+    bits = arrow_type.bit_width - is_signed
+    return _integer_converter(range(-(2**bits) if is_signed else 0, 2**bits))
 
 
-def _integer_converter(fitting: range) -> Callable[[str], int]:
+def _integer_converter(allowed: range) -> Callable[[str], int]:
     def convert(text: str) -> int:
         number = canonical_number(text)
-        if "." in number or int(number) not in fitting:
+        if "." in number or int(number) not in allowed:
             raise _DoesNotFitError
         return int(number)
 
@@ -219,8 +219,8 @@ def _integer_converter(fitting: range) -> Callable[[str], int]:
 def _decimal_converter(precision: int, scale: int) -> Callable[[str], Decimal]:
     def convert(text: str) -> Decimal:
         number = canonical_number(text)
-        whole, _, fraction = number.partition(".")
-        if len(whole.lstrip("-0")) > precision - scale or len(fraction) > scale:
+        integer, _, fraction = number.partition(".")
+        if len(integer.lstrip("-0")) > precision - scale or len(fraction) > scale:
             raise _DoesNotFitError
         return Decimal(number)
 
@@ -238,14 +238,14 @@ def _float_converter(largest: float) -> Callable[[str], float]:
 
 
 def items_of(batch: pa.RecordBatch) -> Iterator[Item]:
-    """Yield the item of each row: null means missing, and rescued attributes are back in their place.
+    """Yield the item of each row. Null means missing, and rescued attributes belong to the item.
 
-    Field metadata ``ddb:type`` says which columns are sets, NULL or JSON text; without it the Arrow type decides.
+    The field metadata ``ddb:type`` marks columns of sets, NULL or JSON text. Without it the Arrow type decides.
 
     Raises
     ------
     SchemaError
-        A column has an Arrow type that DynamoDB has no exact form for.
+        A column has an Arrow type without an exact encoding in DynamoDB.
     DecodeError
         A number is beyond 38 digits or out of range.
     EncodeError
@@ -266,7 +266,7 @@ def items_of(batch: pa.RecordBatch) -> Iterator[Item]:
         if rescued is not None:
             others = checked_json(rescued.encode(), check_item, f"row {row}: {RESCUE_NAME}")
         for name in filter(item.__contains__, others):
-            raise given_twice(row, name)
+            raise duplicate_error(row, name)
         yield item | others
 
 
@@ -278,12 +278,12 @@ def checked_json(text: bytes, check: Callable[[Any], None], path: str) -> Any:
     check
         ``check_item`` or ``check_value``.
     path
-        The beginning of an error's message.
+        The start of an error's message.
 
     Raises
     ------
     DecodeError
-        The text holds none.
+        The text is not a valid item or attribute value.
     """
     try:
         parsed = parse_json(text)
@@ -294,7 +294,7 @@ def checked_json(text: bytes, check: Callable[[Any], None], path: str) -> Any:
 
 
 def plain_json_lines(batch: pa.RecordBatch) -> bytes:
-    """Return the batch as DynamoDB JSON, an item per line, without white space.
+    """Return the batch as DynamoDB JSON, one item per line, without white space.
 
     Raises
     ------
@@ -310,7 +310,7 @@ def _column(column: pa.Array[Any], field: pa.Field[Any]) -> list[AttributeValue 
 
 
 def _restorer(field: pa.Field[Any]) -> _Restore:
-    """Return the conversion of a column's Python values, None aside, to attribute values."""
+    """Return the conversion of a column's Python values, except None, to attribute values."""
     tag = tag_of_field(field)
     if tag == "JSON":
         return lambda text: checked_json(text.encode(), check_value, field.name)

@@ -1,4 +1,4 @@
-"""Put values that fit no column into the rescue column, as exact DynamoDB JSON, and count them as misfits."""
+"""Rescue of values that fit no column: exact DynamoDB JSON in the rescue column, and counts of misfits."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ OTHER_TYPE = "another type"
 DOES_NOT_FIT = "does not fit the column"
 
 OnMisfit: TypeAlias = Literal["rescue", "fail", "drop"]
-"""What becomes of a value that fits no column; ``drop`` concerns the attributes named with it, others are rescued."""
+"""The handling of a value that fits no column. ``drop`` concerns the attributes named with it; others are rescued."""
 
 _LONGEST_EXAMPLE = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Count the values under one path that did not fit the schema, with the first as an example."""
+    """Number of values under one path that did not fit the schema, with the first as an example."""
 
     path: str
     """``name``, ``map.name``, ``list[]``; ``map.*`` for a member that the schema lacks."""
@@ -37,11 +37,11 @@ class Misfit:
     """The first such value as DynamoDB JSON, cut after 200 characters."""
 
     dropped: int = 0
-    """How many of them were dropped, as their attribute may be."""
+    """The number of these values that were dropped."""
 
 
 class MisfitError(Exception):
-    """Carry a value that its column cannot hold to where it is rescued."""
+    """Signal that a value does not fit its column and must be rescued."""
 
     def __init__(self, path: str, kind: str, value: AttributeValue) -> None:
         super().__init__(path, kind, value)
@@ -51,15 +51,15 @@ class MisfitError(Exception):
 
 
 class KeptNull(Exception):  # noqa: N818 - no error: the value is fine, but null in its column would mean missing
-    """Carry a NULL to the rescue column, which tells it from a missing attribute or member."""
+    """Signal that a NULL must be rescued, to distinguish it from a missing attribute or member."""
 
 
 class MisfitLog:
-    """Count misfits by path and kind, in the order first met, and the NULLs that were merged with missing values."""
+    """Counts of misfits by path and kind, in order of first occurrence, and of NULLs merged with missing values."""
 
     def __init__(self) -> None:
         self.merged_nulls: dict[str, int] = {}
-        """How many NULLs became missing values, by attribute; those within an attribute are counted with it."""
+        """The number of NULLs that became missing values, by attribute. Nested NULLs count for their attribute."""
         self._counts: dict[tuple[str, str], int] = {}
         self._dropped: dict[tuple[str, str], int] = {}
         self._examples: dict[tuple[str, str], str] = {}
@@ -70,7 +70,7 @@ class MisfitLog:
         self.add_texts(misfit.path, misfit.kind, "" if is_known else compact_json(misfit.value), is_dropped=is_dropped)
 
     def add_texts(self, path: str, kind: str, first: str, count: int = 1, *, is_dropped: bool = False) -> None:
-        """Count some values, of which ``first`` is the first as compact JSON, and whether they were dropped."""
+        """Count values, of which ``first`` is the first as compact JSON, and whether they were dropped."""
         key = (path, kind)
         self._counts[key] = self._counts.get(key, 0) + count
         if is_dropped:
@@ -93,7 +93,7 @@ class MisfitLog:
             self._dropped[key] = self._dropped.get(key, 0) + count
 
     def misfits(self) -> list[Misfit]:
-        """Return the counts, the first met first."""
+        """Return the counts, in order of first occurrence."""
         return [
             Misfit(*key, count, self._examples[key], self._dropped.get(key, 0)) for key, count in self._counts.items()
         ]
@@ -119,7 +119,7 @@ def null_value() -> dict[str, Any]:
     return {"NULL": True}
 
 
-def given_twice(row: int, name: str) -> EncodeError:
+def duplicate_error(row: int, name: str) -> EncodeError:
     """Return the error for an attribute that is in its column and in the rescue column: one value would be lost."""
     return EncodeError(f"row {row}: {RESCUE_NAME}: {twice_reason(name)}", row, RESCUE_NAME, "duplicate")
 

@@ -1,6 +1,6 @@
-"""Print rows as lines of plain JSON by the compiled loops that encode items, without the types of values.
+"""Rows as lines of plain JSON, printed without types by the compiled loops that encode items.
 
-Columns without an exact form in DynamoDB, and rows that are no items, are left to plain Python; its lines are the same.
+Plain Python prints columns without an exact encoding in DynamoDB, and rows that are not items. Its lines are the same.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 _PIECE_BYTES = 8 << 20
 _OPTIONS = EncodeOptions()
 _MICROS = pa.timestamp("us")
-# The years 1 to 9999, which Python's times have, in microseconds since 1970.
+# The years 1 to 9999, which is the range of Python's times, in microseconds since 1970.
 _FIRST_MICROS, _LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
 class JsonLinePrinter:
-    """Print the rows of batches of one schema; keep one per thread.
+    """Printer of the rows of batches of one schema. Use one per thread.
 
     Attributes
     ----------
     schema
-        Of the batches.
+        The schema of the batches.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
-        self._places = [place for place, each in enumerate(schema) if each.name != RESCUE_NAME]
+        self._indices = [index for index, field in enumerate(schema) if field.name != RESCUE_NAME]
         self._rescue = schema.get_field_index(RESCUE_NAME)
-        fields = [_plain_field(schema.field(place), at_top=True) for place in self._places]
-        self._plain = pa.schema([each for each in fields if each is not None])
-        self._has_maps = any(_has_maps(each.type) for each in self._plain)
+        fields = [_plain_field(schema.field(index), at_top=True) for index in self._indices]
+        self._plain = pa.schema([field for field in fields if field is not None])
+        self._has_maps = any(_has_maps(field.type) for field in self._plain)
         self._encoder = None
-        # Arrow counts no rows where there are no columns.
+        # Arrow counts no rows if there are no columns.
         if len(self._plain) == len(fields) > 0 and (self._rescue < 0 or is_text(schema.field(self._rescue).type)):
             try:
                 self._encoder = KernelEncoder(self._plain, {}, _OPTIONS, (b"", b"\n"), is_plain=True)
@@ -55,7 +55,7 @@ class JsonLinePrinter:
                 return
 
     def print_pieces(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bytes | None]]:
-        """Yield rows in their order, some megabytes at a time, with their lines; None where Python has to print."""
+        """Yield rows in order, a few megabytes at a time, with their lines, or with None if Python must print them."""
         step = max(1, batch.num_rows * _PIECE_BYTES // max(batch_bytes(batch), 1))
         for start in range(0, batch.num_rows, step):
             rows = batch.slice(start, step)
@@ -67,8 +67,8 @@ class JsonLinePrinter:
 
     def _plain_columns(self, rows: pa.RecordBatch) -> list[Any] | None:
         columns = list[Any]()
-        for place in self._places:
-            column: Any = rows.column(place)
+        for index in self._indices:
+            column: Any = rows.column(index)
             if pa.types.is_timestamp(column.type):
                 column = _iso_texts(column)
             if column is None or (self._has_maps and _has_null_items(column)):
@@ -84,14 +84,14 @@ class JsonLinePrinter:
             yield rows, None
             return
         lines, start, pieces = self._lines(rows, printed), 0, list[tuple[pa.RecordBatch, bytes | None]]()
-        for row in sorted({each.row for each in printed.refused}):
+        for row in sorted({refusal.row for refusal in printed.refused}):
             if row > start:
-                pieces.append((rows.slice(start, row - start), _text_of(lines[start:row])))
+                pieces.append((rows.slice(start, row - start), _bytes_of(lines[start:row])))
             pieces.append((rows.slice(row, 1), None))
             start = row + 1
         if start < rows.num_rows:
-            pieces.append((rows.slice(start), _text_of(lines[start:])))
-        # What is printed next takes the place of the lines.
+            pieces.append((rows.slice(start), _bytes_of(lines[start:])))
+        # The next call of the encoder overwrites the lines.
         yield from pieces
 
     def _lines(self, rows: pa.RecordBatch, printed: Printed) -> Any:
@@ -100,14 +100,14 @@ class JsonLinePrinter:
         rescued: Any = rows.column(self._rescue) if self._rescue >= 0 else None
         if rescued is None or rescued.null_count == len(rescued):
             return lines
-        behind, alone, nothing = texts_array(f',"{RESCUE_NAME}":', f'"{RESCUE_NAME}":', "")
-        name = pc.if_else(bool_array(np.diff(printed.offsets) > len("{}\n")), behind, alone)
-        texts = joined_texts(name, rescued.cast(pa.string())).fill_null(nothing)
+        after_others, alone, empty = texts_array(f',"{RESCUE_NAME}":', f'"{RESCUE_NAME}":', "")
+        name = pc.if_else(bool_array(np.diff(printed.offsets) > len("{}\n")), after_others, alone)
+        texts = joined_texts(name, rescued.cast(pa.string())).fill_null(empty)
         return joined_texts(pc.binary_slice(lines, 0, -2).cast(pa.string()), texts, "}\n")
 
 
 def _plain_field(field: pa.Field[Any], *, at_top: bool = False) -> pa.Field[Any] | None:
-    """Return a field that an item has in the same way whatever its metadata says, or None."""
+    """Return the field if items encode it in the same way regardless of its metadata, or None."""
     kind: Any = field.type
     if pa.types.is_timestamp(kind):
         is_simple = at_top and kind.unit != "ns" and kind.tz in {None, "UTC"}
@@ -120,8 +120,8 @@ def _plain_field(field: pa.Field[Any], *, at_top: bool = False) -> pa.Field[Any]
         lists: Any = pa.list_ if pa.types.is_list(kind) else pa.large_list
         return None if value is None else _named(field, lists(value))
     if pa.types.is_struct(kind):
-        members = [_plain_field(kind.field(place)) for place in range(kind.num_fields)]
-        return None if any(each is None for each in members) else _named(field, pa.struct(members))  # type: ignore[arg-type]
+        members = [_plain_field(kind.field(index)) for index in range(kind.num_fields)]
+        return None if any(member is None for member in members) else _named(field, pa.struct(members))  # type: ignore[arg-type]
     is_scalar = is_text(kind) or is_binary(kind) or is_decimal(kind) or pa.types.is_integer(kind)
     return _named(field, kind) if is_scalar or pa.types.is_boolean(kind) else None
 
@@ -131,21 +131,21 @@ def _named(field: pa.Field[Any], kind: Any) -> pa.Field[Any]:
 
 
 def _has_maps(kind: Any) -> bool:
-    return pa.types.is_map(kind) or any(_has_maps(kind.field(place).type) for place in range(kind.num_fields))
+    return pa.types.is_map(kind) or any(_has_maps(kind.field(index).type) for index in range(kind.num_fields))
 
 
 def _has_null_items(array: Any) -> bool:
-    """Return whether a map holds a null, which rows leave out, and items do not."""
+    """Return whether a map contains a null, which rows omit but items do not."""
     kind = array.type
     if pa.types.is_map(kind):
         return bool(array.items.null_count) or _has_null_items(array.items)
     if is_list(kind):
         return _has_null_items(array.values)
-    return pa.types.is_struct(kind) and any(_has_null_items(array.field(place)) for place in range(kind.num_fields))
+    return pa.types.is_struct(kind) and any(_has_null_items(array.field(index)) for index in range(kind.num_fields))
 
 
 def _iso_texts(times: Any) -> Any:
-    """Return times as ``datetime.isoformat`` has them, or None if one is no time of Python's."""
+    """Return times as ``datetime.isoformat`` prints them, or None if a time is outside Python's range."""
     micros = times.cast(pa.timestamp("us", times.type.tz)).cast(_MICROS)
     counts = int64_values(micros.drop_null())
     if len(counts) and not _FIRST_MICROS <= counts.min() <= counts.max() <= _LAST_MICROS:
@@ -155,6 +155,6 @@ def _iso_texts(times: Any) -> Any:
     return texts if times.type.tz is None else joined_texts(texts, "+00:00")
 
 
-def _text_of(lines: Any) -> bytes:
+def _bytes_of(lines: Any) -> bytes:
     offsets = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset : lines.offset + len(lines) + 1]
     return bytes(memoryview(lines.buffers()[2])[offsets[0] : offsets[-1]])

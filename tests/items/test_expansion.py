@@ -75,7 +75,7 @@ def test_what_expands_beyond_its_size_is_refused(array):
 def test_rows_without_columns_are_refused():
     """A batch may say that it has rows, and have no column."""
     batch = pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), MANY, [None], children=[]))
-    with pytest.raises(DecodeError, match="entries are held in 0 bytes"):
+    with pytest.raises(DecodeError, match="entries are in 0 bytes"):
         list(bounded_batches(batch))
 
 

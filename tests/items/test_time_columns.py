@@ -14,7 +14,7 @@ from ddbio.items.decode import Decoder, RowDecoder
 from ddbio.items.item_key import key_hashes
 from ddbio.items.schema.item_schema import ItemSchema
 from ddbio.items.schema.times import DDB_TIME, parse_form, with_form
-from ddbio.items.time_columns import common_form
+from ddbio.items.time_columns import common_format
 
 FORMS = [f"iso_{unit}{zone}" for unit in ("s", "ms", "us", "ns") for zone in ("", "+00:00", "_local")]
 FORMS += ["epoch_s", "epoch_ms", "epoch_us", "epoch_ns", "date"]
@@ -88,8 +88,8 @@ def test_iso_is_the_form_that_most_texts_have():
     batch = ddbio.from_dynamodb_json(_lines([{"S": text} for text in texts]), timestamps={"at": "iso"})
     assert batch.schema.field("at").metadata[DDB_TIME] == b"iso_ms+00:00"
     assert batch.column("_rescue").to_pylist()[0] == '{"at":{"S":"2024-05-01T12:00:00.5Z"}}'
-    assert str(common_form(["2024-05-01", "2024-05-02", "x"])) == "date"
-    assert str(common_form([])) == "iso_us"
+    assert str(common_format(["2024-05-01", "2024-05-02", "x"])) == "date"
+    assert str(common_format([])) == "iso_us"
 
 
 @pytest.mark.parametrize("layout", [{"indent": 1}, {"separators": (" ,", ": ")}])
@@ -227,7 +227,7 @@ def test_rules_for_numbers_and_types():
     ("rules", "error", "message"),
     [
         ({"numbers": "double"}, OptionError, "numbers: 'double' is none of 'exact', 'float64' and 'text'"),
-        ({"timestamps": {"at": "unix"}}, OptionError, "is no form of a time: known are iso, "),
+        ({"timestamps": {"at": "unix"}}, OptionError, "is no format of a time: known are iso, "),
         ({"types": {"at": "varchar"}}, SchemaError, "is no type of a column"),
         ({"types": {"at": "timestamp[us]"}}, SchemaError, "declare a time by timestamps"),
     ],

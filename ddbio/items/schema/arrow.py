@@ -1,8 +1,8 @@
-"""Describe items as an Arrow schema: a column per attribute, DynamoDB's type in each field's metadata.
+"""Arrow schemas of items: one column per attribute, with DynamoDB's type in the metadata of each field.
 
-The metadata key ``ddb:type`` holds one of the ten types, or ``JSON`` for text that holds any attribute value;
-``ddb:name`` holds the attribute's name if the column has another one. The last column is always ``_rescue``. An Arrow
-type without an exact DynamoDB form is a SchemaError.
+The metadata key ``ddb:type`` is one of the ten types, or ``JSON`` for text that can be any attribute value.
+``ddb:name`` is the attribute's name if the column has another name. The last column is always ``_rescue``. An Arrow
+type without an exact encoding in DynamoDB is a SchemaError.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RESCUE_NAME = "_rescue"
 RESCUE_FIELD = pa.field(RESCUE_NAME, pa.string(), metadata={DDB_TYPE: b"RESCUE"})
 
 ITEM_BYTES_NAME = "_item_bytes"
-"""The column before the last, if asked for: the item's size in bytes, as DynamoDB bills it."""
+"""The optional column before the last: the item's size in bytes, as DynamoDB bills it."""
 
 _ITEM_BYTES = {DDB_TYPE: b"ITEM_BYTES"}
 ITEM_BYTES_FIELD = pa.field(ITEM_BYTES_NAME, pa.int64(), metadata=_ITEM_BYTES)
@@ -42,13 +42,13 @@ ITEM_BYTES_FIELD = pa.field(ITEM_BYTES_NAME, pa.int64(), metadata=_ITEM_BYTES)
 _NULLS = {DDB_TYPE: b"NULLS"}
 
 SETS = {"SS": "S", "NS": "N", "BS": "B"}
-"""The sets, each with the type of its elements."""
+"""The set types, each with the type of its elements."""
 
 MAX_FLOAT32 = 3.4028234663852886e38
-"""The largest magnitude that a ``float32`` column takes."""
+"""The largest magnitude of a ``float32`` column."""
 
 ELEMENT = "element"
-"""Parquet's own name for a list's elements, so that files give the same Arrow type back."""
+"""Parquet's name for a list's elements, so that reading a file returns the same Arrow type."""
 
 
 def tagged_field(name: str, arrow_type: pa.DataType, tag: str, *, attribute: str | None = None) -> pa.Field[Any]:
@@ -65,9 +65,9 @@ def is_item_bytes(field: pa.Field[Any]) -> bool:
 
 
 def nulls_field(schema: pa.Schema) -> pa.Field[Any]:
-    """Return the column that names the attributes of each row that are null, for rows whose others may be missing.
+    """Return the column with the names of each row's NULL attributes. Its other null columns mean missing attributes.
 
-    An update removes the attributes that are named, and leaves those as they are that are null without being named.
+    An update removes the named attributes, and does not change attributes that are null but not named.
     """
     used, name = {*schema.names, *map(name_of_field, schema)}, "_nulls"
     while name in used:
@@ -81,7 +81,7 @@ def is_nulls(field: pa.Field[Any]) -> bool:
 
 
 def list_of(element: pa.Field[Any]) -> pa.DataType:
-    """Return the list type with this element field, renamed as Parquet names it."""
+    """Return the list type with this element field, renamed as in Parquet."""
     return pa.list_(element.with_name(ELEMENT))
 
 
@@ -92,19 +92,19 @@ def tag_of_field(field: pa.Field[Any]) -> str:
 
 def name_of_field(field: pa.Field[Any]) -> str:
     """Return the name of the field's attribute."""
-    kept = (field.metadata or {}).get(DDB_NAME)
-    return field.name if kept is None else kept.decode()
+    attribute = (field.metadata or {}).get(DDB_NAME)
+    return field.name if attribute is None else attribute.decode()
 
 
 def attributes_of(schema: pa.Schema) -> list[str]:
-    """Return the attributes that a normalised schema has columns of."""
+    """Return the attributes that have columns in a normalised schema."""
     return [name_of_field(field) for field in schema if tag_of_field(field) != "RESCUE"]
 
 
 def set_attribute_name(field: pa.Field[Any], name: str) -> pa.Field[Any]:
-    """Return the field renamed, column and attribute alike."""
-    kept: dict[bytes | str, bytes | str] = {k: v for k, v in (field.metadata or {}).items() if k != DDB_NAME}
-    return field.with_name(name).with_metadata(kept)
+    """Return the field with a new name for both column and attribute."""
+    metadata: dict[bytes | str, bytes | str] = {k: v for k, v in (field.metadata or {}).items() if k != DDB_NAME}
+    return field.with_name(name).with_metadata(metadata)
 
 
 def fields_within(arrow_type: pa.DataType) -> list[pa.Field[Any]]:
@@ -137,7 +137,7 @@ def is_decimal(arrow_type: pa.DataType) -> bool:
 
 
 def is_float(arrow_type: pa.DataType) -> bool:
-    """Return whether the type is a binary floating-point number, which holds most decimals inexactly."""
+    """Return whether the type is a binary floating-point number, which represents most decimals inexactly."""
     return pa.types.is_float32(arrow_type) or pa.types.is_float64(arrow_type)
 
 
@@ -147,7 +147,7 @@ def is_number(arrow_type: pa.DataType) -> bool:
 
 
 def normalize_field(field: pa.Field[Any], path: str) -> pa.Field[Any]:
-    """Return the field, made nullable and tagged with its DynamoDB type; nested fields likewise.
+    """Return the field and its nested fields, made nullable and tagged with their DynamoDB types.
 
     Raises
     ------
@@ -219,26 +219,28 @@ def _normal_list(arrow_type: pa.DataType, tag: str, path: str) -> pa.DataType:
 
 
 def normalize_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with a DynamoDB type on every field and ``_rescue`` as its last column; idempotent.
+    """Return the schema with a DynamoDB type on every field and ``_rescue`` as its last column. Idempotent.
 
-    The column of item sizes that a decoder may have added is left out.
+    A column of item sizes that a decoder added is removed.
 
     Raises
     ------
     SchemaError
-        A name occurs twice, or a field has an Arrow type that DynamoDB has no exact form for.
+        A name occurs twice, or a field has an Arrow type without an exact encoding in DynamoDB.
     """
     require_unique(list(schema), "schema")
     attributes = [field for field in schema if field.name != RESCUE_NAME and not is_item_bytes(field)]
-    columns = [normalize_time(each) if is_time_column(each.type) else normalize_field(each, each.name)
-               for each in attributes]  # fmt: skip
+    columns = [normalize_time(field) if is_time_column(field.type) else normalize_field(field, field.name)
+               for field in attributes]  # fmt: skip
     if RESCUE_NAME in schema.names and not is_text(schema.field(RESCUE_NAME).type):
-        raise SchemaError(f"{RESCUE_NAME}: this name is kept for the rescue column, a string: rename or drop the field")
+        raise SchemaError(
+            f"{RESCUE_NAME}: this name is reserved for the rescue column, a string: rename or drop the field"
+        )
     return pa.schema([*columns, RESCUE_FIELD])
 
 
 def is_attribute_name(name: Any) -> bool:
-    """Return whether DynamoDB takes this as the name of an attribute."""
+    """Return whether DynamoDB accepts this as the name of an attribute."""
     try:
         return isinstance(name, str) and 0 < len(name.encode()) <= MAX_NAME_BYTES
     except UnicodeEncodeError:
@@ -246,26 +248,26 @@ def is_attribute_name(name: Any) -> bool:
 
 
 def has_attribute_names(fields: Iterable[pa.Field[Any]]) -> bool:
-    """Return whether all fields, and those within them, have names that DynamoDB takes."""
+    """Return whether DynamoDB accepts the names of all fields and nested fields."""
     return all(
-        is_attribute_name(name_of_field(each))
-        and (not each.type.num_fields or has_attribute_names(fields_within(each.type)))
-        for each in fields
+        is_attribute_name(name_of_field(field))
+        and (not field.type.num_fields or has_attribute_names(fields_within(field.type)))
+        for field in fields
     )
 
 
-def require_names(names: Iterable[str], known: Collection[str], problem: str, advice: str | None = None) -> None:
-    """Check that names, which an option has, are known.
+def require_names(names: Iterable[str], known_names: Collection[str], problem: str, advice: str | None = None) -> None:
+    """Check the names of an option against the known names.
 
     Raises
     ------
     SchemaError
-        One is not; the message says the problem, and the nearest known name, or else the advice, or all known names.
+        A name is unknown. The message contains the problem, and the nearest known name, the advice or all known names.
     """
     for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else advice or f"known are {', '.join(sorted(known))}"
+        if name not in known_names:
+            near = difflib.get_close_matches(name, known_names, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else advice or f"known are {', '.join(sorted(known_names))}"
             raise SchemaError(f"{name}: {problem}: {hint}")
 
 
@@ -283,9 +285,9 @@ def project_schema(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
 
 
 def format_schema(schema: pa.Schema) -> str:
-    """Return the schema as a printed table: attribute, DynamoDB type, Arrow type; nested fields indented.
+    """Return the schema as a printed table: attribute, DynamoDB type, Arrow type. Nested fields are indented.
 
-    A column that has another name than its attribute is shown as ``attribute as column``.
+    A column with another name than its attribute is shown as ``attribute as column``.
     """
     rows = [("attribute", "DynamoDB", "Arrow"), *_rows(schema, "")]
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
@@ -312,13 +314,13 @@ def _container_name(arrow_type: pa.DataType) -> str:
 
 
 def declare_types(batch: pa.RecordBatch, declared: Iterable[pa.Field[Any]]) -> pa.RecordBatch:
-    """Return the batch with DynamoDB's types from the declared fields of the same names, nested ones too.
+    """Return the batch with DynamoDB's types of the declared fields with the same names, also for nested fields.
 
     Values and Arrow types stay as they are.
     """
     by_name = {field.name: field for field in declared}
     fields = [_declare(field, by_name.get(field.name)) for field in batch.schema]
-    # Types that differ in their metadata alone are equal.
+    # Arrow treats types that differ only in their metadata as equal.
     return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
 
 
@@ -330,14 +332,14 @@ def _declare(field: pa.Field[Any], declared: pa.Field[Any] | None) -> pa.Field[A
 
 
 def _declare_type(arrow_type: Any, declared: pa.DataType) -> pa.DataType:
-    inside = fields_within(declared)
+    children = fields_within(declared)
     if pa.types.is_struct(arrow_type) and pa.types.is_struct(declared):
-        by_name = {field.name: field for field in inside}
+        by_name = {field.name: field for field in children}
         return pa.struct([_declare(field, by_name.get(field.name)) for field in fields_within(arrow_type)])
     if is_list(arrow_type) and is_list(declared):
-        element = _declare(arrow_type.value_field, inside[0])
+        element = _declare(arrow_type.value_field, children[0])
         return pa.large_list(element) if pa.types.is_large_list(arrow_type) else pa.list_(element)
     if pa.types.is_map(arrow_type) and pa.types.is_map(declared):
-        value: Any = _declare(arrow_type.item_field, inside[0])
+        value: Any = _declare(arrow_type.item_field, children[0])
         return pa.map_(arrow_type.key_type, value)
     return arrow_type  # type: ignore[no-any-return]

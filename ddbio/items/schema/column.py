@@ -1,8 +1,8 @@
-"""Choose the column of each attribute: its type from what samples showed, and a name that no other column has.
+"""Columns of attributes: the type inferred from samples, and a column name that is unique in the schema.
 
-A type is also written and read as text: ``N decimal128(38, 2)``. It follows from the joined shape alone, not from the
-order in which samples were joined. Names differ by more than case, as Spark and Delta need it. An attribute whose name
-needs a suffix gets one made from that name alone, so other attributes that come or go never change it.
+A type is also written and read as text: ``N decimal128(38, 2)``. It depends only on the joined shape, not on the order
+in which samples were joined. Names differ by more than case, as Spark and Delta require. If an attribute's name needs a
+suffix, the suffix depends only on that name, so adding or removing other attributes never changes it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 MIN_DATA_NAMES = 3
-"""A map with this many names that look like data has data as names."""
+"""If a map has at least this many names that look like data, all its names are treated as data."""
 
 # Numbers, dates and times; UUIDs; long hexadecimal numbers; ULIDs; addresses.
 _DATA_NAME = re.compile(
@@ -46,7 +46,7 @@ _DATA_NAME = re.compile(
 
 _NUL = "\0"
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html: nested attribute depth.
-_MOST_LEVELS = 32
+_MAX_LEVELS = 32
 _SUFFIXED = re.compile(r".*__[0-9a-f]{8}", re.DOTALL | re.IGNORECASE)
 
 JSON_COLUMN, STRUCT_COLUMN, MAP_COLUMN, LIST_COLUMN = "JSON string", "M struct", "M map", "L list"
@@ -54,9 +54,9 @@ _PLAIN_COLUMNS = {"S": "S string", "B": "B binary", "BOOL": "BOOL bool", "NULL":
 
 
 def column_of(shape: Shape) -> str:
-    """Return the column that values of this shape get.
+    """Return the column for values of this shape.
 
-    The most frequent type decides, NULL aside. A list with elements of several types is JSON text, and so is a map
+    The most frequent type except NULL decides. A list with elements of several types is JSON text, and so is a map
     whose names are data and whose values have several types.
     """
     tag = _tag(shape)
@@ -66,23 +66,26 @@ def column_of(shape: Shape) -> str:
         case "SS" | "NS" | "BS":
             return f"{tag} list<{ {'S': 'string', 'N': _number(shape), 'B': 'binary'}[SETS[tag]] }>"
         case "L":
-            return LIST_COLUMN if _is_of_one_type(shape.element) else JSON_COLUMN
+            return LIST_COLUMN if _has_one_type(shape.element) else JSON_COLUMN
         case "M" if has_data_names(shape):
-            return MAP_COLUMN if _is_of_one_type(values_of(shape)) else JSON_COLUMN
+            return MAP_COLUMN if _has_one_type(values_of(shape)) else JSON_COLUMN
         case "M":
             return STRUCT_COLUMN if shape.members else JSON_COLUMN
     return _PLAIN_COLUMNS[tag]
 
 
 def has_data_names(shape: Shape) -> bool:
-    """Return whether a map's names are data: too many, or several that look like data; more names never undo it."""
+    """Return whether a map's names are data: too many, or several that look like data.
+
+    More names never change a True.
+    """
     if shape.others is not None:
         return True
     return sum(_DATA_NAME.fullmatch(name) is not None for name in shape.members) >= MIN_DATA_NAMES
 
 
 def values_of(shape: Shape) -> Shape:
-    """Return what all members of a map looked like together."""
+    """Return the joined shape of all members of a map."""
     return join_all([*shape.members.values(), *([shape.others] if shape.others else [])])
 
 
@@ -92,12 +95,12 @@ def _tag(shape: Shape) -> str:
 
 
 def counts_decide(items: Shape) -> bool:
-    """Return whether the columns of items may depend on how many values each type has, not only on which types."""
+    """Return whether the columns of items may depend on the number of values per type, not only on the set of types."""
     return any(map(_needs_counts, items.members.values()))
 
 
 def _needs_counts(shape: Shape) -> bool:
-    # Values under data names are joined.
+    # The values under names that are data are joined.
     if len(shape.tags.keys() - {"NULL"}) > 1 or has_data_names(shape):
         return True
     return counts_decide(shape) or (shape.element is not None and _needs_counts(shape.element))
@@ -110,31 +113,35 @@ def _number(shape: Shape) -> str:
     return f"decimal128({MAX_DIGITS}, {shape.scale})" if fits_decimal else "string"
 
 
-def _is_of_one_type(shape: Shape | None) -> bool:
+def _has_one_type(shape: Shape | None) -> bool:
     return shape is not None and len(shape.tags.keys() - {"NULL"}) == 1
 
 
 def names_of(shape: Shape, declared: Declared) -> list[str]:
-    """Return members' names in the order of their columns: first those seen, in that order, then those declared."""
+    """Return members' names in column order: first those in samples, as first seen, then those only declared."""
     seen = sorted(shape.members, key=lambda name: (shape.members[name].place, name))
     only_declared = declared.members.keys() - shape.members.keys()
     return seen + sorted(only_declared, key=lambda name: (declared.members[name].place, name))
 
 
 def fields_of(shape: Shape, declared: Declared, depth: int = 0) -> list[pa.Field[Any]]:
-    """Return a column per member.
+    """Return one column per member.
 
     Parameters
     ----------
     depth
-        How many lists and maps the members are in: what is in more of them than an item may have is JSON.
+        The number of lists and maps around the members. Members nested deeper than DynamoDB allows become JSON.
 
     Raises
     ------
     SchemaError
-        A declared column has no such type, or two columns would have one name.
+        A declared column has an unknown type, or two columns would have one name.
     """
-    chosen = {name: each.column_name for name, each in declared.members.items() if each.column_name is not None}
+    chosen = {
+        name: declared_column.column_name
+        for name, declared_column in declared.members.items()
+        if declared_column.column_name is not None
+    }
     return [
         _field(column, name, shape.members.get(name, NOTHING_SEEN), declared.members.get(name, NOTHING_DECLARED), depth)
         for name, column in column_names(names_of(shape, declared), chosen).items()
@@ -142,7 +149,7 @@ def fields_of(shape: Shape, declared: Declared, depth: int = 0) -> list[pa.Field
 
 
 def _field(column: str, name: str, shape: Shape, declared: Declared, depth: int) -> pa.Field[Any]:
-    chosen = declared.column or (column_of(shape) if depth <= _MOST_LEVELS else JSON_COLUMN)
+    chosen = declared.column or (column_of(shape) if depth <= _MAX_LEVELS else JSON_COLUMN)
     tag, _, arrow = chosen.partition(" ")
     children: list[pa.Field[Any]] = []
     if chosen == STRUCT_COLUMN:
@@ -155,10 +162,12 @@ def _field(column: str, name: str, shape: Shape, declared: Declared, depth: int)
         children = [
             _field(ELEMENT, ELEMENT, shape.element or NOTHING_SEEN, declared.inner or NOTHING_DECLARED, depth + 1)
         ]
-    arrow, _, form = arrow.partition("] ") if _TIMED.fullmatch(arrow) else (arrow, "", "")
+    arrow, _, time_format = arrow.partition("] ") if _TIMED.fullmatch(arrow) else (arrow, "", "")
     try:
-        field = tagged_field(column, _arrow_type(tag, f"{arrow}]" if form else arrow, children), tag, attribute=name)
-        return with_form(field, parse_form(form)) if form else field
+        field = tagged_field(
+            column, _arrow_type(tag, f"{arrow}]" if time_format else arrow, children), tag, attribute=name
+        )
+        return with_form(field, parse_form(time_format)) if time_format else field
     except (ValueError, TypeError, pa.ArrowException):
         raise SchemaError(
             f"{name}: {chosen!r} is no column: write a DynamoDB type and an Arrow type, as in 'N int64'"
@@ -181,7 +190,7 @@ def type_of_text(arrow: str, children: Sequence[pa.Field[Any]]) -> pa.DataType: 
     Raises
     ------
     ValueError, TypeError, pyarrow.ArrowInvalid
-        There is no such type.
+        The type is unknown.
     """
     match arrow, list(children):
         case "struct", fields:
@@ -202,47 +211,47 @@ def type_of_text(arrow: str, children: Sequence[pa.Field[Any]]) -> pa.DataType: 
 
 def declared_by(fields: Sequence[pa.Field[Any]]) -> dict[str, Declared]:
     """Return the columns that normalised fields declare, by attribute."""
-    usual = column_names([name_of_field(field) for field in fields])
+    default_names = column_names([name_of_field(field) for field in fields])
     choices = {}
-    for place, field in enumerate(fields):
+    for index, field in enumerate(fields):
         name = name_of_field(field)
-        column_name = None if field.name in {name, usual[name]} else field.name
-        choices[name] = replace(_declared(field, place), column_name=column_name)
+        column_name = None if field.name in {name, default_names[name]} else field.name
+        choices[name] = replace(_declared(field, index), column_name=column_name)
     return choices
 
 
-def _declared(field: pa.Field[Any], place: int) -> Declared:
+def _declared(field: pa.Field[Any], index: int) -> Declared:
     tag, arrow_type = tag_of_field(field), field.type
     if tag in SETS:
         container = str(arrow_type).partition("<")[0]
-        return Declared(f"{tag} {container}<{arrow_type.value_type}>", place)
+        return Declared(f"{tag} {container}<{arrow_type.value_type}>", index)
     if pa.types.is_struct(arrow_type):
-        return Declared(STRUCT_COLUMN, place, members=declared_by(fields_within(arrow_type)))
+        return Declared(STRUCT_COLUMN, index, members=declared_by(fields_within(arrow_type)))
     if pa.types.is_map(arrow_type):
-        return Declared(MAP_COLUMN, place, _declared(arrow_type.item_field, 0))
+        return Declared(MAP_COLUMN, index, _declared(arrow_type.item_field, 0))
     if is_list(arrow_type):
         container = str(arrow_type).partition("<")[0]
-        return Declared(f"{tag} {container}", place, _declared(arrow_type.field(0), 0))
-    form = form_of_field(field)
-    return Declared(f"{tag} {arrow_type}" if form is None else f"{tag} {arrow_type} {form}", place)
+        return Declared(f"{tag} {container}", index, _declared(arrow_type.field(0), 0))
+    time_format = form_of_field(field)
+    return Declared(f"{tag} {arrow_type}" if time_format is None else f"{tag} {arrow_type} {time_format}", index)
 
 
 def column_names(attributes: Collection[str], chosen: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the column's name for each attribute, in their order; all names differ by more than case.
+    """Return the column name of each attribute, in their order. All names differ by more than case.
 
-    An attribute keeps its name if no other differs by case alone, or if it is the one in lower case. Three kinds of
-    names always get a suffix: those that already look suffixed, ``_rescue``, and those with a NUL, where many programs
-    end a name.
+    An attribute keeps its name if no other name differs only by case, or if its name is the one in lower case. Three
+    kinds of names always get a suffix: names that already look suffixed, ``_rescue``, and names with a NUL, where many
+    programs cut a name.
 
     Parameters
     ----------
     chosen
-        Names that a person chose for some of the columns; they do not change the others.
+        Names that a person chose for some of the columns. They do not change the other names.
 
     Raises
     ------
     SchemaError
-        A chosen name is empty, reserved, or another column's.
+        A chosen name is empty, reserved, or the name of another column.
     """
     folded = {name: fold(name) for name in attributes}
     counts = Counter(folded.values())
@@ -257,24 +266,23 @@ def column_names(attributes: Collection[str], chosen: Mapping[str, str] | None =
     }
     if chosen:
         columns |= chosen
-        _require_apart(columns, chosen)
+        _check_distinct(columns, chosen)
     return columns
 
 
-def _require_apart(columns: Mapping[str, str], chosen: Mapping[str, str]) -> None:
+def _check_distinct(columns: Mapping[str, str], chosen: Mapping[str, str]) -> None:
     owners: dict[str, str] = {}
-    # Names that nobody chose come first, so that the error is about a chosen one.
-    for name, column in sorted(columns.items(), key=lambda each: each[0] in chosen):
+    # Names that nobody chose come first, so that the error is about a chosen name.
+    for name, column in sorted(columns.items(), key=lambda entry: entry[0] in chosen):
         if name in chosen and (fold(column) in {"", RESCUE_NAME} or _NUL in column):
             raise SchemaError(f"{name}: no column can be called {column!r}: choose another column_name")
         owner = owners.setdefault(fold(column), name)
         if owner != name:
             raise SchemaError(
-                f"{name}: its column {column!r} and that of {owner!r} have one name but for case: choose another "
-                "column_name"
+                f"{name}: its column {column!r} and that of {owner!r} differ only in case: choose another column_name"
             )
 
 
 def suffixed(name: str) -> str:
-    """Return the name, without NULs, followed by its own hash."""
+    """Return the name, without NULs, followed by its hash."""
     return f"{name.replace(_NUL, '')}__{hashlib.sha256(name.encode()).hexdigest()[:8]}"

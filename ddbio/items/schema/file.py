@@ -1,7 +1,7 @@
-"""Write schemas as JSON and read them back: an item schema as a file to edit (version 2), an Arrow schema (version 1).
+"""JSON files of schemas: an item schema as a file to edit (version 2), and an Arrow schema (version 1).
 
-In version 2 each attribute has its column and what was seen of its values. A column other than the one that the values
-ask for was chosen by a person, and stays. Text of another version, or that is no schema, is a SchemaError.
+In version 2 each attribute has its column and the shape of its values. A column other than the one inferred from the
+values was chosen by a person, and is kept. Text of another version, or that is not a schema, is a SchemaError.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ VERSION = 2
 """The version of an item schema's file."""
 
 ARROW_VERSION = 1
-"""The version of an Arrow schema's JSON form."""
+"""The version of an Arrow schema's JSON."""
 
-_KNOWN = {
+_KEYS = {
     "name", "column_name", "column", "declared", "seen", "place", "declared_place", "whole_digits", "scale",
     "fits_int64", "members", "element", "values",
 }  # fmt: skip
 
 
 def item_schema_to_json(seen: Shape, declared: Declared) -> str:
-    """Return the text of an item schema's file: an entry per attribute, in the order of the columns."""
+    """Return the text of an item schema's file: one entry per attribute, in the order of the columns."""
     document = {"version": VERSION, "items": seen.tags.get("M", 0), "attributes": _members(seen, declared)}
     return json.dumps(document, indent=2, ensure_ascii=False)
 
@@ -54,12 +54,12 @@ def _defect(error: Exception) -> str:
 
 
 def item_schema_from_json(text: str) -> tuple[Shape, Declared]:
-    """Return the shape and the declared columns that a schema's text holds, of either version.
+    """Return the shape and the declared columns in a schema's text, of either version.
 
     Raises
     ------
     SchemaError
-        The text is not a schema's.
+        The text is not a schema.
     """
     try:
         document = parse_schema(text)
@@ -83,12 +83,12 @@ def item_schema_from_json(text: str) -> tuple[Shape, Declared]:
 
 def _members(seen: Shape, declared: Declared) -> list[dict[str, Any]]:
     return [
-        _entry(seen.members.get(name, NOTHING_SEEN), declared.members.get(name, NOTHING_DECLARED), place, name)
-        for place, name in enumerate(names_of(seen, declared))
+        _entry(seen.members.get(name, NOTHING_SEEN), declared.members.get(name, NOTHING_DECLARED), index, name)
+        for index, name in enumerate(names_of(seen, declared))
     ]
 
 
-def _entry(seen: Shape, declared: Declared, place: int = 0, name: str | None = None) -> dict[str, Any]:
+def _entry(seen: Shape, declared: Declared, index: int = 0, name: str | None = None) -> dict[str, Any]:
     entry: dict[str, Any] = {} if name is None else {"name": name}
     if declared.column_name is not None:
         entry["column_name"] = declared.column_name
@@ -97,8 +97,8 @@ def _entry(seen: Shape, declared: Declared, place: int = 0, name: str | None = N
         entry["declared"] = True
     if seen.tags:
         entry["seen"] = dict(sorted(seen.tags.items()))
-        entry |= {"place": seen.place} if seen.place != place else {}
-    if declared != NOTHING_DECLARED and declared.place != place:
+        entry |= {"place": seen.place} if seen.place != index else {}
+    if declared != NOTHING_DECLARED and declared.place != index:
         entry["declared_place"] = declared.place
     if "N" in seen.tags or "NS" in seen.tags:
         entry |= {"whole_digits": seen.whole_digits, "scale": seen.scale, "fits_int64": seen.fits_int64}
@@ -118,14 +118,14 @@ def _entry(seen: Shape, declared: Declared, place: int = 0, name: str | None = N
 def _read_members(entries: list[dict[str, Any]], path: str) -> tuple[dict[str, Shape], dict[str, Declared]]:
     shapes: dict[str, Shape] = {}
     choices: dict[str, Declared] = {}
-    for place, entry in enumerate(entries):
+    for index, entry in enumerate(entries):
         name = entry["name"]
         if not isinstance(name, str) or not _is_utf8(name):
             raise SchemaError(f"{path or 'attributes'}: {name!r} is no name: write text")
         where = f"{path}.{name}" if path else name
         if name in shapes or name in choices:
             raise SchemaError(f"{where}: the file names this attribute twice: keep one of them")
-        shape, declared = _read_entry(entry, place, where)
+        shape, declared = _read_entry(entry, index, where)
         if shape != NOTHING_SEEN:
             shapes[name] = shape
         if declared is not None:
@@ -133,8 +133,8 @@ def _read_members(entries: list[dict[str, Any]], path: str) -> tuple[dict[str, S
     return shapes, choices
 
 
-def _read_entry(entry: dict[str, Any], place: int, path: str) -> tuple[Shape, Declared | None]:
-    _require_known(entry, path)
+def _read_entry(entry: dict[str, Any], index: int, path: str) -> tuple[Shape, Declared | None]:
+    _check_keys(entry, path)
     members, choices = _read_members(entry.get("members", []), path)
     element, element_choice = _read_entry(entry["element"], 0, f"{path}[]") if "element" in entry else (None, None)
     others, others_choice = _read_entry(entry["values"], 0, f"{path}.*") if "values" in entry else (None, None)
@@ -150,17 +150,17 @@ def _read_entry(entry: dict[str, Any], place: int, path: str) -> tuple[Shape, De
     column = _read_column(entry, shape, path)
     inner = element_choice or others_choice
     column_name = _read_column_name(entry, path)
-    is_declared = any(each is not None for each in (column, inner, column_name)) or bool(choices)
-    declared_place = int(entry.get("declared_place", place))
+    is_declared = any(choice is not None for choice in (column, inner, column_name)) or bool(choices)
+    declared_place = int(entry.get("declared_place", index))
     declared = Declared(column, declared_place, inner, choices, column_name) if is_declared else None
-    return replace(shape, place=int(entry.get("place", place))) if shape != NOTHING_SEEN else shape, declared
+    return replace(shape, place=int(entry.get("place", index))) if shape != NOTHING_SEEN else shape, declared
 
 
-def _require_known(entry: dict[str, Any], path: str) -> None:
-    for key in entry.keys() - _KNOWN:
-        near = difflib.get_close_matches(key, _KNOWN, n=1)
+def _check_keys(entry: dict[str, Any], path: str) -> None:
+    for key in entry.keys() - _KEYS:
+        near = difflib.get_close_matches(key, _KEYS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "remove it"
-        raise SchemaError(f"{path}: {key!r} says nothing of a column: {hint}")
+        raise SchemaError(f"{path}: {key!r} is not a key of a column: {hint}")
 
 
 def _read_column_name(entry: dict[str, Any], path: str) -> str | None:
@@ -188,12 +188,12 @@ def _read_column(entry: dict[str, Any], shape: Shape, path: str) -> str | None:
 
 
 def schema_to_json(schema: pa.Schema, *, is_compact: bool = False) -> str:
-    """Return an Arrow schema as JSON text that ``schema_from_json`` reads; equal schemas give equal texts.
+    """Return an Arrow schema as JSON text for ``schema_from_json``. Equal schemas have equal texts.
 
     Parameters
     ----------
     is_compact
-        Leave out what only people need: line breaks and spaces.
+        Whether to omit line breaks and spaces.
     """
     fields = [_field_to_json(field) for field in schema if field.name != RESCUE_NAME]
     document = {"version": ARROW_VERSION, "fields": fields}
@@ -201,7 +201,7 @@ def schema_to_json(schema: pa.Schema, *, is_compact: bool = False) -> str:
 
 
 def parse_schema(text: str | bytes) -> Any:
-    """Return the parsed JSON of a schema's text, without the byte order mark that some editors put before it."""
+    """Return the parsed JSON of a schema's text. A byte order mark, which some editors write, is skipped."""
     return json.loads(text.removeprefix("\ufeff") if isinstance(text, str) else text)
 
 

@@ -1,4 +1,4 @@
-"""Compare names as programs do that know no case, and tell equal ones apart by a checksum; needs no library."""
+"""Comparison of names without case, and checksums that make equal names distinct. The module imports no library."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Final
 from zlib import crc32
 
 MOST_NAME_BYTES: Final = 255
-"""The longest name of a column that each catalog takes."""
+"""The longest column name that all catalogs accept."""
 
 REFUSED: Final = re.compile(r"[ ,;{}()=\x00-\x1f\x7f]")
-"""Characters that some table format refuses in the name of a column, and control characters."""
+"""Characters that some table formats refuse in column names, and control characters."""
 
 _CHECKSUM_BYTES = 9
 
 
 def fold(name: str) -> str:
-    """Return a form of the name that is equal for all names equal but for case, in Java or Python and any locale."""
-    # Java compares by upper case, then by lower case: the dotless i and the dotted capital are then an i as well.
+    """Return a key that is equal for all names that differ only by case, in Java or Python and any locale."""
+    # Java compares by upper case, then by lower case. Then the dotless i and the dotted capital also equal an i.
     return name.upper().casefold().replace("i\u0307", "i")
 
 
 def with_checksum(attribute: str) -> str:
-    """Return a name that a column can have, with a checksum of the attribute's behind it."""
+    """Return a valid column name that ends with a checksum of the attribute's name."""
     plain = (REFUSED.sub("_", attribute) or "_").encode()[: MOST_NAME_BYTES - _CHECKSUM_BYTES].decode(errors="ignore")
     return f"{plain}_{crc32(attribute.encode()):08x}"

@@ -1,7 +1,7 @@
-"""Hold the schema of a table's items: what samples showed, and the columns that a person declared instead.
+"""Schema of a table's items: the types that samples showed, and the columns that a person declared instead.
 
-An ``ItemSchema`` can be merged, compared, saved and edited; ``to_arrow`` returns its columns. A value that fits no
-column is rescued when items are read.
+An ``ItemSchema`` can be merged, compared, saved and edited. ``to_arrow`` returns its columns. Values that fit no column
+are rescued when items are read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TypeAlias
 
-    Known: TypeAlias = tuple[Shape, Declared]
+    Attribute: TypeAlias = tuple[Shape, Declared]
     from collections.abc import Iterable, Sequence
 
     from ddbio.items.attribute import Item
@@ -51,16 +51,16 @@ DECLARED, MIXED = "declared", "mixed"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Say how one attribute changed."""
+    """Change of one attribute."""
 
     path: str
-    """``name``, ``map.name``, ``list[]``, ``map.*`` for the values of a map with data as names."""
+    """``name``, ``map.name``, ``list[]``, or ``map.*`` for the values of a map whose names are data."""
     kind: str
     """``new attribute``, ``gone attribute``, ``new type``, ``widened`` (all values that fitted still fit), ``changed``,
-    ``declared`` (all values fit the declared column) or ``mixed`` (another of the known types is now the most
+    ``declared`` (all values fit the declared column) or ``mixed`` (another of the existing types is now the most
     frequent)."""
     before: str | None
-    """The column before; None for a new attribute."""
+    """The column before; None for a new_tags attribute."""
     after: str | None
     """The column after; None for an attribute that is gone."""
     new_types: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """Hold the changes from one schema to another, in the order of the columns."""
+    """Changes from one schema to another, in the order of the columns."""
 
     changes: tuple[Change, ...]
 
@@ -87,11 +87,11 @@ class Evolution:
 
     @property
     def is_drift(self) -> bool:
-        """Whether the data changed, and not only which types a sample shows of a declared or mixed attribute."""
+        """Whether the data changed, not only the types that a sample shows for a declared or mixed attribute."""
         return any(change.kind not in {DECLARED, MIXED} for change in self.changes)
 
     def __str__(self) -> str:
-        """Return a line per change."""
+        """Return one line per change."""
         return "\n".join(map(str, self.changes)) or "no change"
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,30 +100,30 @@ class Evolution:
         return {"changes": [{name: getattr(change, name) for name in names} for change in self.changes]}
 
 
-def compare(before: Known, after: Known) -> Evolution:
+def compare(before: Attribute, after: Attribute) -> Evolution:
     """Return the changes of attributes from one schema to another."""
     return Evolution(tuple(_compare_members(before, after, "")))
 
 
-def _compare_members(before: Known, after: Known, path: str) -> Iterator[Change]:
+def _compare_members(before: Attribute, after: Attribute, path: str) -> Iterator[Change]:
     names_before, names_after = names_of(*before), names_of(*after)
     for name in dict.fromkeys([*names_after, *names_before]):
-        inside = f"{path}.{name}" if path else name
+        child_path = f"{path}.{name}" if path else name
         if name not in names_before:
-            yield Change(inside, NEW_ATTRIBUTE, None, _shown(_member(after, name)))
+            yield Change(child_path, NEW_ATTRIBUTE, None, _format_column(_member(after, name)))
         elif name not in names_after:
-            yield Change(inside, GONE_ATTRIBUTE, _shown(_member(before, name)), None)
+            yield Change(child_path, GONE_ATTRIBUTE, _format_column(_member(before, name)), None)
         else:
-            yield from _compare(_member(before, name), _member(after, name), inside)
+            yield from _compare(_member(before, name), _member(after, name), child_path)
 
 
-def _compare(before: Known, after: Known, path: str) -> Iterator[Change]:
-    columns, shown = (_column(before), _column(after)), (_shown(before), _shown(after))
-    new = after[0].tags.keys() - before[0].tags.keys() - {"NULL"} if before[0].tags else set()
-    if new:
-        yield Change(path, NEW_TYPE, *shown, tuple(tag for tag in TAGS if tag in new))
-    elif shown[0] != shown[1]:
-        yield Change(path, _kind_of(before, after), *shown)
+def _compare(before: Attribute, after: Attribute, path: str) -> Iterator[Change]:
+    columns, texts = (_column(before), _column(after)), (_format_column(before), _format_column(after))
+    new_tags = after[0].tags.keys() - before[0].tags.keys() - {"NULL"} if before[0].tags else set()
+    if new_tags:
+        yield Change(path, NEW_TYPE, *texts, tuple(tag for tag in TAGS if tag in new_tags))
+    elif texts[0] != texts[1]:
+        yield Change(path, _kind_of(before, after), *texts)
     match [column.partition(" ")[::2] for column in columns]:
         case [("M", "struct"), ("M", "struct")]:
             yield from _compare_members(before, after, path)
@@ -133,20 +133,20 @@ def _compare(before: Known, after: Known, path: str) -> Iterator[Change]:
             yield from _compare(_element(before), _element(after), f"{path}[]")
 
 
-def _kind_of(before: Known, after: Known) -> str:
+def _kind_of(before: Attribute, after: Attribute) -> str:
     if after[1].column is None and after[1].column_name is None:
-        given = before[1].column
-        if _column(before) == _column(after) or (given is not None and _fits(given, after[0])):
+        declared = before[1].column
+        if _column(before) == _column(after) or (declared is not None and _fits(declared, after[0])):
             return DECLARED
     is_declared = before[1].column is not None or after[1].column is not None
-    tags = [_column(known).partition(" ")[0] for known in (before, after)]
+    tags = [_column(attribute).partition(" ")[0] for attribute in (before, after)]
     if not is_declared and tags[0] != tags[1] and {*tags} <= before[0].tags.keys():
         return MIXED
     return WIDENED if _is_wider(before, after) else CHANGED
 
 
 def _fits(column: str, shape: Shape) -> bool:
-    """Return whether all values seen fit a scalar column."""
+    """Return whether all values of the samples fit a scalar column."""
     tag, _, kind = column.partition(" ")
     if not shape.tags.keys() <= {tag, "NULL"}:
         return False
@@ -158,50 +158,50 @@ def _fits(column: str, shape: Shape) -> bool:
     return tag in {"S", "N", "B", "BOOL"} and kind in {"string", "binary", "bool", "double"}
 
 
-def _is_wider(before: Known, after: Known) -> bool:
-    if any(known[1].column is not None for known in (before, after)) or _column(before) == _column(after):
+def _is_wider(before: Attribute, after: Attribute) -> bool:
+    if any(attribute[1].column is not None for attribute in (before, after)) or _column(before) == _column(after):
         return False
     return column_of(join_shapes(before[0], after[0])) == column_of(after[0])
 
 
-def _column(known: Known) -> str:
-    return known[1].column or column_of(known[0])
+def _column(attribute: Attribute) -> str:
+    return attribute[1].column or column_of(attribute[0])
 
 
-def _shown(known: Known) -> str:
-    name = known[1].column_name
-    return _column(known) if name is None else f"{_column(known)}, called {name}"
+def _format_column(attribute: Attribute) -> str:
+    name = attribute[1].column_name
+    return _column(attribute) if name is None else f"{_column(attribute)}, called {name}"
 
 
-def _member(known: Known, name: str) -> Known:
-    return known[0].members.get(name, NOTHING_SEEN), known[1].members.get(name, NOTHING_DECLARED)
+def _member(attribute: Attribute, name: str) -> Attribute:
+    return attribute[0].members.get(name, NOTHING_SEEN), attribute[1].members.get(name, NOTHING_DECLARED)
 
 
-def _values(known: Known) -> Known:
-    return values_of(known[0]), known[1].inner or NOTHING_DECLARED
+def _values(attribute: Attribute) -> Attribute:
+    return values_of(attribute[0]), attribute[1].inner or NOTHING_DECLARED
 
 
-def _element(known: Known) -> Known:
-    return known[0].element or NOTHING_SEEN, known[1].inner or NOTHING_DECLARED
+def _element(attribute: Attribute) -> Attribute:
+    return attribute[0].element or NOTHING_SEEN, attribute[1].inner or NOTHING_DECLARED
 
 
-_TEXTS_KEPT = 16
+_MAX_CACHED = 16
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ItemSchema:
-    """Describe items; accepted as ``schema=`` here, and by every library that reads Arrow's C schema."""
+    """Schema of items. It is accepted as ``schema=`` here, and by every library that reads Arrow's C schema."""
 
     seen: Shape = NOTHING_SEEN
-    """What samples showed: the shape of a map."""
+    """The shape of the samples, which is that of a map."""
     declared: Declared = NOTHING_DECLARED
-    """Which columns a person or an Arrow schema declared."""
+    """The columns that a person or an Arrow schema declared."""
     _arrow: list[pa.Schema] = field(default_factory=list, init=False, compare=False)
-    """The columns, once made."""
+    """The cached columns."""
 
     @classmethod
     def of_items(cls, items: Iterable[Item]) -> ItemSchema:
-        """Return the schema that these items show.
+        """Return the schema of these items.
 
         Raises
         ------
@@ -217,19 +217,19 @@ class ItemSchema:
         Raises
         ------
         SchemaError
-            A field has an Arrow type that DynamoDB has no exact form for.
+            A field has an Arrow type without an exact encoding in DynamoDB.
         """
         columns = list(normalize_schema(schema))[:-1]
         return cls(NOTHING_SEEN, Declared(members=declared_by(columns)))
 
     @classmethod
     def from_json(cls, text: str) -> ItemSchema:
-        """Return the schema of a file that ``to_json`` wrote or a person edited: an edited column is a declared one.
+        """Return the schema of a file that ``to_json`` wrote or a person edited. Edited columns are declared columns.
 
         Raises
         ------
         SchemaError
-            The text is no such file, or of another version.
+            The text is not such a file, or has another version.
         """
         seen, declared = item_schema_from_json(text)
         schema = cls(seen, declared)
@@ -247,44 +247,44 @@ class ItemSchema:
         Raises
         ------
         SchemaError
-            A declared column has no such type.
+            A declared column has an unknown type.
         """
         if not self._arrow:
             columns = pa.schema([*fields_of(self.seen, self.declared), RESCUE_FIELD])
-            # Inferred columns are normalised already.
+            # Inferred columns are already normalised.
             self._arrow.append(columns if self.declared == NOTHING_DECLARED else normalize_schema(columns))
         return self._arrow[0]
 
     def to_json(self) -> str:
-        """Return the JSON text of a file to save, edit and read back; the same schema gives the same text."""
+        """Return the JSON text of a file to save, edit and read back. Equal schemas have equal texts."""
         return item_schema_to_json(self.seen, self.declared)
 
     def merge(self, other: ItemSchema) -> ItemSchema:
-        """Return what both know, whatever the order, grouping and number of merges.
+        """Combine two schemas. The result does not depend on the order, grouping or number of merges.
 
         Raises
         ------
         SchemaError
-            They declare different columns for one attribute, or the other is no ItemSchema.
+            The schemas declare different columns for one attribute, or the other is not an ItemSchema.
         """
         _require_schema(other)
         return ItemSchema(join_items(self.seen, other.seen), join_declared(self.declared, other.declared))
 
     def project(self, attributes: Sequence[str]) -> ItemSchema:
-        """Return the schema of these attributes alone, in this order."""
-        seen = {name: replace(self.seen.members[name], place=place)
-                for place, name in enumerate(attributes) if name in self.seen.members}  # fmt: skip
-        declared = {name: replace(self.declared.members[name], place=place)
-                    for place, name in enumerate(attributes) if name in self.declared.members}  # fmt: skip
+        """Return the schema of only these attributes, in this order."""
+        seen = {name: replace(self.seen.members[name], place=index)
+                for index, name in enumerate(attributes) if name in self.seen.members}  # fmt: skip
+        declared = {name: replace(self.declared.members[name], place=index)
+                    for index, name in enumerate(attributes) if name in self.declared.members}  # fmt: skip
         return ItemSchema(replace(self.seen, members=seen), replace(self.declared, members=declared))
 
     def diff(self, other: ItemSchema) -> Evolution:
-        """Return how the other schema differs: new and missing attributes, new types, changed columns.
+        """Return the differences of the other schema: new and missing attributes, new types, changed columns.
 
         Raises
         ------
         SchemaError
-            The other is no ItemSchema.
+            The other is not an ItemSchema.
         """
         _require_schema(other)
         return compare((self.seen, self.declared), (other.seen, other.declared))
@@ -302,28 +302,28 @@ class ItemSchema:
         return f"<ItemSchema of {len(self.to_arrow()) - 1} attributes, {self.item_count} items seen>"
 
 
-def arrow_schema_of(given: Any) -> pa.Schema:
+def arrow_schema_of(schema: Any) -> pa.Schema:
     """Return the columns of an ItemSchema, an Arrow schema, an object that exports one, or the JSON text of either.
 
     Raises
     ------
     SchemaError
-        It is none of these, or a column has no such type.
+        It is none of these, or a column has an unknown type.
     """
-    if isinstance(given, pa.Schema):
-        return normalize_schema(given)
-    if isinstance(given, ItemSchema):
-        # Names that hold a NUL are cut when they pass through Arrow's C schema.
-        return given.to_arrow()
-    if isinstance(given, str):
-        return _of_text(given)
-    if hasattr(given, "__arrow_c_schema__"):
-        return normalize_schema(pa.schema(given))
-    raise SchemaError(f"a {type(given).__name__} is no schema: give an ItemSchema, a pyarrow.Schema or its JSON text")
+    if isinstance(schema, pa.Schema):
+        return normalize_schema(schema)
+    if isinstance(schema, ItemSchema):
+        # Arrow's C schema cuts names at a NUL.
+        return schema.to_arrow()
+    if isinstance(schema, str):
+        return _parse_text(schema)
+    if hasattr(schema, "__arrow_c_schema__"):
+        return normalize_schema(pa.schema(schema))
+    raise SchemaError(f"a {type(schema).__name__} is no schema: give an ItemSchema, a pyarrow.Schema or its JSON text")
 
 
-@functools.lru_cache(maxsize=_TEXTS_KEPT)
-def _of_text(text: str) -> pa.Schema:
+@functools.lru_cache(maxsize=_MAX_CACHED)
+def _parse_text(text: str) -> pa.Schema:
     return schema_from_json(text) if _is_arrow_text(text) else ItemSchema.from_json(text).to_arrow()
 
 

@@ -1,4 +1,4 @@
-"""Name the columns of attributes beside columns of ddbio's own: in logs, archives, lake tables and histories."""
+"""Names of attribute columns next to ddbio's own columns in logs, archives, lake tables and histories."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def column_name(attribute: str, used: AbstractSet[str], arrow_type: pa.DataType | None = None) -> str:
-    """Return the name of the column of an attribute: its own name, or one with a checksum if that is not possible.
+    """Return the column name of an attribute: the attribute's name, or one with a checksum if that is impossible.
 
     Parameters
     ----------
     used
-        The folded names of the other columns, and of what they contain.
+        The folded names of the other columns and of their nested fields.
     arrow_type
-        The type of the column. Iceberg knows a member ``b`` of a struct ``a`` as ``a.b``, so no column may have that
+        The type of the column. Iceberg names a member ``b`` of a struct ``a`` ``a.b``, so no column may have that
         name.
     """
     name = attribute
@@ -30,14 +30,14 @@ def column_name(attribute: str, used: AbstractSet[str], arrow_type: pa.DataType 
         name = with_checksum(attribute)
     number = 1
     while not used.isdisjoint(names_of(name, arrow_type)):
-        # Another attribute may be called so.
+        # Another attribute may have this name.
         name = with_checksum(attribute) if number == 1 else with_checksum(f"{attribute} {number}")
         number += 1
     return name
 
 
 def names_of(name: str, arrow_type: pa.DataType | None) -> Iterator[str]:
-    """Yield the folded name of a column, and the names of what it contains, as Iceberg writes them."""
+    """Yield the folded names of a column and of its nested fields, as Iceberg writes them."""
     yield fold(name)
     if arrow_type is None:
         return
@@ -49,42 +49,42 @@ def names_of(name: str, arrow_type: pa.DataType | None) -> Iterator[str]:
 
 
 def is_own(field: pa.Field[Any], own: Collection[str]) -> bool:
-    """Return whether a field is a column of ddbio's own: it has such a name, and is the column of no attribute."""
+    """Return whether a field is one of ddbio's own columns: it has such a name and is not an attribute's column."""
     return field.name in own and (field.name == RESCUE_NAME or DDB_TYPE not in (field.metadata or {}))
 
 
 def item_fields(schema: pa.Schema, own: Collection[str]) -> list[pa.Field[Any]]:
-    """Return the columns of attributes and the rescue column of a schema that has columns of ddbio's own."""
+    """Return the columns of attributes and the rescue column of a schema that also has ddbio's own columns."""
     return [field for field in schema if field.name == RESCUE_NAME or not is_own(field, own)]
 
 
 def columns_of(schema: pa.Schema, attributes: Iterable[str]) -> list[str]:
-    """Return the names of the columns of some attributes; one without a column keeps its own."""
+    """Return the column names of attributes. An attribute without a column is returned unchanged."""
     names = {name_of_field(field): field.name for field in schema if field.name != RESCUE_NAME}
-    return [names.get(each, each) for each in attributes]
+    return [names.get(attribute, attribute) for attribute in attributes]
 
 
 def beside(fields: pa.Schema | list[pa.Field[Any]], own: Collection[str]) -> list[pa.Field[Any]]:
-    """Return columns of attributes under names that no own column of a file has, whatever the case.
+    """Return the columns of attributes, renamed so that no name equals an own column's of a file, ignoring case.
 
-    Names with more bytes than catalogs take get a checksum, too. The rescue column stays.
+    Names with more bytes than catalogs accept also get a checksum. The rescue column is unchanged.
     """
-    taken = {fold(name) for name in own}
-    used = taken | {fold(field.name) for field in fields}
-    found: list[pa.Field[Any]] = []
+    reserved = {fold(name) for name in own}
+    used = reserved | {fold(field.name) for field in fields}
+    renamed: list[pa.Field[Any]] = []
     for field in fields:
         name = field.name
-        if name != RESCUE_NAME and (fold(name) in taken or len(name.encode()) > MOST_NAME_BYTES):
+        if name != RESCUE_NAME and (fold(name) in reserved or len(name.encode()) > MOST_NAME_BYTES):
             name = column_name(name_of_field(field), used)
             used.add(fold(name))
-        taken.add(fold(name))
-        found.append(field if name == field.name else _renamed(field, name))
-    return found
+        reserved.add(fold(name))
+        renamed.append(field if name == field.name else _renamed(field, name))
+    return renamed
 
 
 def told_apart(schema: pa.Schema) -> pa.Schema:
-    """Return a schema in which an own column is not taken for the attribute of its name, which has another column."""
-    # Most schemas name no attribute; this costs less than a look at the metadata of each field.
+    """Mark own columns that have the name of an attribute with another column, so that they are not mistaken for it."""
+    # Most schemas name no attribute. This check is cheaper than reading the metadata of each field.
     if DDB_NAME not in schema.serialize().to_pybytes():
         return schema
     named = {name_of_field(field) for field in schema if DDB_NAME in (field.metadata or {})}

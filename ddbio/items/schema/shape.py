@@ -1,7 +1,7 @@
-"""Infer the shape of sample items, and join shapes: types, digits, members, and which columns a person declared.
+"""Shapes of sample items: types, digits, members and declared columns; inference and joins of shapes.
 
-A join may happen in any order, any grouping, any number of times: every part is a maximum, a minimum, a conjunction or
-a union (a semilattice). Counts are therefore not added up: a joined count is that of the sample that showed most.
+Shapes can be joined in any order, any grouping, and any number of times: every part is a maximum, a minimum, a
+conjunction or a union (a semilattice). Therefore counts are not added: a joined count is the largest of the samples.
 """
 
 from __future__ import annotations
@@ -20,37 +20,40 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_STRUCT_FIELDS = 64
-"""A map with more names than this has data as names: only the joined shape of its values is stored."""
+"""The names of a larger map are treated as data: only the joined shape of its values is stored."""
 
 _INT64 = range(-(2**63), 2**63)
-_SURELY_INT64 = 18
+_SAFE_INT64_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Hold what the values under one path looked like; an item is a map."""
+    """Shape of the values under one path. An item is a map."""
 
     tags: Mapping[str, int] = field(default_factory=dict)
-    """The number of values of each DynamoDB type in the sample that had most."""
+    """The number of values of each DynamoDB type in the sample that had the most."""
     place: int = 0
-    """The position at which a sample first showed the name, the lowest of all samples: the order of columns."""
+    """The position at which a sample first showed the name, the lowest of all samples.
+
+    It defines the order of columns.
+    """
     whole_digits: int = 0
-    """The most digits that any number has before the point."""
+    """The maximum number of digits before the decimal point."""
     scale: int = 0
-    """The most digits that any number has after the point."""
+    """The maximum number of digits after the decimal point."""
     fits_int64: bool = True
     element: Shape | None = None
-    """What all elements of lists looked like together."""
+    """The joined shape of all elements of lists."""
     members: Mapping[str, Shape] = field(default_factory=dict)
     others: Shape | None = None
-    """What all members of maps looked like together, if there are too many names to store."""
+    """The joined shape of all members of maps, if there are too many names to store."""
 
 
 NOTHING_SEEN = Shape()
 
 
 def join_shapes(one: Shape, other: Shape) -> Shape:
-    """Return what both showed; a map's names are dropped if there are too many."""
+    """Join two shapes. The names of a map are dropped if there are too many."""
     joined = join_items(one, other)
     if joined.others is None and len(joined.members) <= MAX_STRUCT_FIELDS:
         return joined
@@ -59,28 +62,28 @@ def join_shapes(one: Shape, other: Shape) -> Shape:
 
 
 def join_items(one: Shape, other: Shape) -> Shape:
-    """Return what both showed of items, with every name."""
+    """Join two shapes of items, with every name."""
     return Shape(
         tags=_join(one.tags, other.tags, max),
         place=min(one.place, other.place),
         whole_digits=max(one.whole_digits, other.whole_digits),
         scale=max(one.scale, other.scale),
         fits_int64=one.fits_int64 and other.fits_int64,
-        element=_join_perhaps(one.element, other.element),
+        element=_join_optional(one.element, other.element),
         members=_join(one.members, other.members, join_shapes),
-        others=_join_perhaps(one.others, other.others),
+        others=_join_optional(one.others, other.others),
     )
 
 
 def join_all(shapes: Iterable[Shape]) -> Shape:
-    """Return what all showed together."""
+    """Join all shapes."""
     joined: Shape | None = None
     for shape in shapes:
-        joined = _join_perhaps(joined, shape)
+        joined = _join_optional(joined, shape)
     return NOTHING_SEEN if joined is None else joined
 
 
-def _join_perhaps(one: Shape | None, other: Shape | None) -> Shape | None:
+def _join_optional(one: Shape | None, other: Shape | None) -> Shape | None:
     if one is None or other is None:
         return one or other
     return join_shapes(one, other)
@@ -95,35 +98,35 @@ def _join(one: Mapping[str, T], other: Mapping[str, T], join: Callable[[T, T], T
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Hold the columns that a person declared under one path, whatever the samples show."""
+    """Columns that a person declared under one path, regardless of the samples."""
 
     column: str | None = None
     place: int = 0
     inner: Declared | None = None
-    """For the elements of a list or the values of a map."""
+    """Of the elements of a list or the values of a map."""
     members: Mapping[str, Declared] = field(default_factory=dict)
     column_name: str | None = None
-    """The column's name, if a person chose one other than the attribute's."""
+    """The column's name, if a person chose another name than the attribute's."""
 
 
 NOTHING_DECLARED = Declared()
 
 
 def join_declared(one: Declared, other: Declared, path: str = "") -> Declared:
-    """Return the declarations of both.
+    """Join the declarations.
 
     Raises
     ------
     SchemaError
-        They declare different columns, or names of columns, for one path.
+        They declare different columns, or different names of columns, for one path.
     """
     for mine, theirs in ((one.column, other.column), (one.column_name, other.column_name)):
         if mine is not None and theirs is not None and mine != theirs:
             raise SchemaError(f"{path}: declared as {mine} and as {theirs}: keep one of them")
     members = dict(one.members)
     for name, declared in other.members.items():
-        inside = f"{path}.{name}" if path else name
-        members[name] = join_declared(members[name], declared, inside) if name in members else declared
+        child_path = f"{path}.{name}" if path else name
+        members[name] = join_declared(members[name], declared, child_path) if name in members else declared
     if one.inner is None or other.inner is None:
         inner = one.inner or other.inner
     else:
@@ -133,7 +136,7 @@ def join_declared(one: Declared, other: Declared, path: str = "") -> Declared:
 
 
 def infer_shape(items: Iterable[Item]) -> Shape:
-    """Return the shape of the items, as that of a map.
+    """Return the shape of the items, which is that of a map.
 
     Raises
     ------
@@ -145,7 +148,7 @@ def infer_shape(items: Iterable[Item]) -> Shape:
         try:
             root.add_members(item, sys.maxsize)
         except (AttributeError, DecodeError, TypeError, ValueError):
-            # Again, slowly, to say where the item is broken.
+            # Check again, with the slow check that names the invalid value.
             check_item(item)
             raise
         except RecursionError:
@@ -155,16 +158,16 @@ def infer_shape(items: Iterable[Item]) -> Shape:
 
 
 class ShapeBuilder:
-    """Build the shape of one attribute, or of all elements of one list, value by value."""
+    """Builder of the shape of one attribute, or of all elements of one list, value by value."""
 
-    __slots__ = ("element", "fits_int64", "members", "place", "rest", "scale", "tags", "whole_digits")
+    __slots__ = ("element", "fits_int64", "members", "others", "position", "scale", "tags", "whole_digits")
 
-    def __init__(self, place: int = 0) -> None:
-        self.place = place
+    def __init__(self, position: int = 0) -> None:
+        self.position = position
         self.tags: dict[str, int] = {}
         self.members: dict[str, ShapeBuilder] = {}
         self.element: ShapeBuilder | None = None
-        self.rest: ShapeBuilder | None = None
+        self.others: ShapeBuilder | None = None
         self.whole_digits = 0
         self.scale = 0
         self.fits_int64 = True
@@ -173,7 +176,7 @@ class ShapeBuilder:
         """Add a value, checked as far as its shape depends on it."""
         ((tag, content),) = value.items()
         if tag == "S" and type(content) is str and content.isascii():
-            # The most common value: there is nothing more to check.
+            # The most common value needs no more checks.
             pass
         elif tag == "N":
             self._add_number(content)
@@ -181,8 +184,8 @@ class ShapeBuilder:
             self.add_members(content)
         elif tag == "L" and type(content) is list:
             self.element = element = self.element or ShapeBuilder()
-            for each in content:
-                element.add(each)
+            for element_value in content:
+                element.add(element_value)
         elif tag == "NS" and type(content) is list:
             for text in content:
                 self._add_number(text)
@@ -190,30 +193,30 @@ class ShapeBuilder:
             check_value(value)
         self.tags[tag] = self.tags.get(tag, 0) + 1
 
-    def add_members(self, members: Item, most_names: int = MAX_STRUCT_FIELDS) -> None:
-        """Add the values of a map or an item, each under its name; beyond ``most_names`` all under one."""
+    def add_members(self, members: Item, max_names: int = MAX_STRUCT_FIELDS) -> None:
+        """Add the values of a map or an item, each under its name. Names beyond ``max_names`` share one shape."""
         for name, value in members.items():
             seen = self.members.get(name)
             if seen is None:
                 check_value({"S": name})
-                if len(self.members) < most_names:
+                if len(self.members) < max_names:
                     seen = self.members[name] = ShapeBuilder(len(self.members))
                 else:
-                    seen = self.rest = self.rest or ShapeBuilder()
+                    seen = self.others = self.others or ShapeBuilder()
             seen.add(value)
 
     def _add_number(self, text: str) -> None:
-        if len(text) <= _SURELY_INT64 and text.isdigit() and text.isascii() and text[0] != "0":
-            # The most common text form is canonical.
+        if len(text) <= _SAFE_INT64_DIGITS and text.isdigit() and text.isascii() and text[0] != "0":
+            # The most common text is canonical.
             self.whole_digits = max(self.whole_digits, len(text))
             return
-        whole, _, fraction = canonical_number(text).partition(".")
-        self.whole_digits = max(self.whole_digits, len(whole.lstrip("-0")))
+        digits, _, fraction = canonical_number(text).partition(".")
+        self.whole_digits = max(self.whole_digits, len(digits.lstrip("-0")))
         self.scale = max(self.scale, len(fraction))
-        self.fits_int64 = self.fits_int64 and not fraction and int(whole) in _INT64
+        self.fits_int64 = self.fits_int64 and not fraction and int(digits) in _INT64
 
     def merge(self, other: ShapeBuilder) -> None:
-        """Add all values of another."""
+        """Add all values of another builder."""
         for tag, count in other.tags.items():
             self.tags[tag] = self.tags.get(tag, 0) + count
         self.whole_digits = max(self.whole_digits, other.whole_digits)
@@ -224,9 +227,9 @@ class ShapeBuilder:
             self.element.merge(other.element)
         for name, seen in other.members.items():
             self.members.setdefault(name, ShapeBuilder(len(self.members))).merge(seen)
-        if other.rest is not None:
-            self.rest = self.rest or ShapeBuilder()
-            self.rest.merge(other.rest)
+        if other.others is not None:
+            self.others = self.others or ShapeBuilder()
+            self.others.merge(other.others)
 
     def shape_of_items(self, count: int) -> Shape:
         """Return the shape of ``count`` items, with every name."""
@@ -234,17 +237,17 @@ class ShapeBuilder:
         return Shape(tags={"M": count} if count else {}, members=members)
 
     def shape(self) -> Shape:
-        """Return the shape; a map's names are dropped if there are too many."""
+        """Return the shape. The names of a map are dropped if there are too many."""
         others, members = None, self.members
-        if self.rest is not None or len(members) > MAX_STRUCT_FIELDS:
+        if self.others is not None or len(members) > MAX_STRUCT_FIELDS:
             others, members = ShapeBuilder(), {}
             for seen in self.members.values():
                 others.merge(seen)
-            if self.rest is not None:
-                others.merge(self.rest)
+            if self.others is not None:
+                others.merge(self.others)
         return Shape(
             tags=self.tags,
-            place=self.place,
+            place=self.position,
             whole_digits=self.whole_digits,
             scale=self.scale,
             fits_int64=self.fits_int64,

@@ -1,6 +1,6 @@
-"""Say how the dates and timestamps of a column stand in DynamoDB, which has none: as text, or as a number.
+"""Formats of the dates and timestamps of a column in DynamoDB: text or a number, since DynamoDB has no time type.
 
-A time column has the Arrow type of a timestamp or a date. Its metadata ``ddb:time`` holds the form of the attribute:
+A time column has the Arrow type of a timestamp or a date. Its metadata ``ddb:time`` is the format of the attribute:
 
 =================================  =====================================================================
 ``iso_s``, ``_ms``, ``_us``, ``_ns``  ISO 8601 text in UTC with as many digits: ``2024-05-01T12:00:00.000Z``
@@ -10,7 +10,7 @@ the same and ``_local``               text without a zone
 ``date``                              ``2024-05-01``
 =================================  =====================================================================
 
-A form has one text for each value, so that a column and its form are the attribute exactly.
+A format has exactly one text for each value, so a column and its format determine the attribute exactly.
 """
 
 from __future__ import annotations
@@ -27,31 +27,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 DDB_TIME = b"ddb:time"
-"""The metadata key of a time column's form."""
+"""The metadata key of a time column's format."""
 
 ISO = "iso"
-"""Asks for the form that most texts of a sample have."""
+"""Name of the option value for the most frequent format in a sample."""
 
 DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
-"""The digits after the point of a second."""
+"""The number of decimals of a second."""
 
 _DDB_TYPE = b"ddb:type"
-_FORM = re.compile(r"(?P<kind>iso|epoch)_(?P<unit>s|ms|us|ns)(?P<zone>\+00:00|_local)?")
+_FORMAT = re.compile(r"(?P<kind>iso|epoch)_(?P<unit>s|ms|us|ns)(?P<zone>\+00:00|_local)?")
 _ARROW = re.compile(r"timestamp\[(?P<unit>s|ms|us|ns)(, tz=(?P<zone>[^\]]+))?\]|date(?P<width>32|64)\[(day|ms)\]")
-_KNOWN = "iso, iso_s, iso_ms, iso_us, iso_ns (also with +00:00 or _local), epoch_s, epoch_ms, epoch_us, epoch_ns, date"
+_FORMATS = (
+    "iso, iso_s, iso_ms, iso_us, iso_ns (also with +00:00 or _local), epoch_s, epoch_ms, epoch_us, epoch_ns, date"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TimeForm:
-    """Describe how a time is written as an attribute."""
+    """Encoding of a time as an attribute."""
 
     kind: Literal["iso", "epoch", "date"]
     unit: str = "s"
     zone: str = ""
-    """What follows the unit in the form's name: nothing, ``+00:00`` or ``_local``."""
+    """The suffix of the format's name: empty, ``+00:00`` or ``_local``."""
 
     def __str__(self) -> str:
-        """Return the form's name."""
+        """Return the format's name."""
         return "date" if self.kind == "date" else f"{self.kind}_{self.unit}{self.zone}"
 
     @property
@@ -61,7 +63,7 @@ class TimeForm:
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """Return the column's type: microseconds, which every engine has, unless the form has nanoseconds."""
+        """Return the column's type: microseconds, which every engine has, or nanoseconds if the format has them."""
         if self.kind == "date":
             return pa.date32()
         unit = "ns" if self.unit == "ns" else "us"
@@ -69,12 +71,12 @@ class TimeForm:
 
     @property
     def stored_type(self) -> pa.DataType:
-        """Return the type of a column that holds the attribute itself."""
+        """Return the type of a column that contains the attribute itself."""
         return pa.int64() if self.kind == "epoch" else pa.string()
 
     @property
     def ending(self) -> str:
-        """Return how texts end."""
+        """Return the suffix of the texts."""
         return {"": "Z", "_local": ""}.get(self.zone, self.zone)
 
 
@@ -84,74 +86,78 @@ def timestamp_type(unit: Any, zone: str | None) -> pa.DataType:
 
 
 def parse_form(text: str) -> TimeForm:
-    """Return the form of this name.
+    """Parse the name of a format.
 
     Raises
     ------
     ValueError
-        There is none.
+        No format has this name.
     """
     if text == "date":
         return TimeForm("date")
-    found = _FORM.fullmatch(text)
-    if found is None or (found["kind"] == "epoch" and found["zone"]):
-        raise ValueError(f"{text!r} is no form of a time: known are {_KNOWN}")
-    return TimeForm("iso" if found["kind"] == "iso" else "epoch", found["unit"], found["zone"] or "")
+    match = _FORMAT.fullmatch(text)
+    if match is None or (match["kind"] == "epoch" and match["zone"]):
+        raise ValueError(f"{text!r} is no format of a time: known are {_FORMATS}")
+    return TimeForm("iso" if match["kind"] == "iso" else "epoch", match["unit"], match["zone"] or "")
 
 
 def is_time_column(arrow_type: Any) -> bool:
-    """Return whether a column of this type holds timestamps or dates."""
+    """Return whether columns of this type contain timestamps or dates."""
     return pa.types.is_timestamp(arrow_type) or pa.types.is_date(arrow_type)
 
 
 def form_of_field(field: pa.Field[Any]) -> TimeForm | None:
-    """Return the form that a time column's metadata declares, or None.
+    """Return the format in a time column's metadata, or None.
 
     Raises
     ------
     SchemaError
-        The metadata names no form, or one that the column's type does not have.
+        The metadata names an unknown format, or one that the column's type cannot have.
     """
     text = (field.metadata or {}).get(DDB_TIME)
     if text is None or not is_time_column(field.type):
         return None
     try:
-        form = parse_form(text.decode(errors="replace"))
+        time_format = parse_form(text.decode(errors="replace"))
     except ValueError as error:
         raise SchemaError(f"{field.name}: {error}") from None
-    require_form(field.name, field.type, form)
-    return form
+    require_format(field.name, field.type, time_format)
+    return time_format
 
 
-def require_form(name: str, arrow_type: Any, form: TimeForm) -> None:
-    """Raise SchemaError if a column of this type cannot have the form."""
-    if form.kind == "date" and not pa.types.is_date(arrow_type):
-        raise SchemaError(f"{name}: an Arrow {arrow_type} is more than a date: declare iso_us, or another form")
-    if form.kind == "iso" and pa.types.is_date(arrow_type):
-        raise SchemaError(f"{name}: an Arrow {arrow_type} is a date: declare the form date, or an epoch")
-    if pa.types.is_timestamp(arrow_type) and form.kind == "iso" and (arrow_type.tz is None) != (form.zone == "_local"):
+def require_format(name: str, arrow_type: Any, time_format: TimeForm) -> None:
+    """Raise SchemaError if a column of this type cannot have the format."""
+    if time_format.kind == "date" and not pa.types.is_date(arrow_type):
+        raise SchemaError(f"{name}: an Arrow {arrow_type} is more than a date: declare iso_us, or another format")
+    if time_format.kind == "iso" and pa.types.is_date(arrow_type):
+        raise SchemaError(f"{name}: an Arrow {arrow_type} is a date: declare the format date, or an epoch")
+    if (
+        pa.types.is_timestamp(arrow_type)
+        and time_format.kind == "iso"
+        and (arrow_type.tz is None) != (time_format.zone == "_local")
+    ):
         advice = "iso_us_local" if arrow_type.tz is None else "iso_us"
-        raise SchemaError(f"{name}: {form} does not say the zone as an Arrow {arrow_type} does: declare {advice}")
+        raise SchemaError(f"{name}: {time_format} has another zone than an Arrow {arrow_type}: declare {advice}")
 
 
 def normalize_time(field: pa.Field[Any]) -> pa.Field[Any]:
-    """Return a time column with its DynamoDB type and its form; without one it is ISO text, or a count of its unit.
+    """Return a time column with its DynamoDB type and format. The default is ISO text, or for N the count of its unit.
 
     Raises
     ------
     SchemaError
-        The column cannot have the form or the DynamoDB type that its metadata declares.
+        The column cannot have the format or the DynamoDB type that its metadata declares.
     """
     metadata = dict(field.metadata or {})
     tag = metadata.get(_DDB_TYPE, b"").decode(errors="replace")
-    form = form_of_field(field) or _usual_form(field.type, tag)
-    if tag not in {"", form.tag}:
-        raise SchemaError(f"{field.name}: {form} is DynamoDB's {form.tag}, not {tag}: change one of them")
-    metadata |= {_DDB_TYPE: form.tag.encode(), DDB_TIME: str(form).encode()}
+    time_format = form_of_field(field) or _default_format(field.type, tag)
+    if tag not in {"", time_format.tag}:
+        raise SchemaError(f"{field.name}: {time_format} is DynamoDB's {time_format.tag}, not {tag}: change one of them")
+    metadata |= {_DDB_TYPE: time_format.tag.encode(), DDB_TIME: str(time_format).encode()}
     return pa.field(field.name, field.type, nullable=True, metadata=metadata)
 
 
-def _usual_form(arrow_type: Any, tag: str) -> TimeForm:
+def _default_format(arrow_type: Any, tag: str) -> TimeForm:
     if pa.types.is_date(arrow_type):
         return TimeForm("date")
     if tag == "N":
@@ -159,14 +165,14 @@ def _usual_form(arrow_type: Any, tag: str) -> TimeForm:
     return TimeForm("iso", arrow_type.unit, "_local" if arrow_type.tz is None else "")
 
 
-def with_form(field: pa.Field[Any], form: TimeForm) -> pa.Field[Any]:
-    """Return the field with the form, and the DynamoDB type of that, in its metadata."""
-    metadata = {**(field.metadata or {}), _DDB_TYPE: form.tag.encode(), DDB_TIME: str(form).encode()}
+def with_form(field: pa.Field[Any], time_format: TimeForm) -> pa.Field[Any]:
+    """Return the field with the format, and its DynamoDB type, in its metadata."""
+    metadata = {**(field.metadata or {}), _DDB_TYPE: time_format.tag.encode(), DDB_TIME: str(time_format).encode()}
     return field.with_metadata(metadata)  # type: ignore[arg-type] # stubs
 
 
-def without_form(field: pa.Field[Any]) -> pa.Field[Any]:
-    """Return a time column without its form and the DynamoDB type of that; any other field as it is."""
+def without_format(field: pa.Field[Any]) -> pa.Field[Any]:
+    """Return a time column without its format and the format's DynamoDB type. Other fields stay unchanged."""
     if DDB_TIME not in (field.metadata or ()):
         return field
     kept = {key: value for key, value in (field.metadata or {}).items() if key not in {DDB_TIME, _DDB_TYPE}}
@@ -174,36 +180,36 @@ def without_form(field: pa.Field[Any]) -> pa.Field[Any]:
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the columns that hold the attributes themselves in the place of time columns."""
+    """Return the schema with columns of the attributes themselves instead of time columns."""
     return pa.schema([stored_field(field) for field in schema])
 
 
 def stored_field(field: pa.Field[Any], arrow_type: pa.DataType | None = None) -> pa.Field[Any]:
-    """Return the column of an attribute itself in the place of a time column; any other field as it is."""
-    form = form_of_field(field)
-    if form is None:
+    """Return the column of the attribute itself for a time column. Other fields stay unchanged."""
+    time_format = form_of_field(field)
+    if time_format is None:
         return field
     metadata = {key: value for key, value in (field.metadata or {}).items() if key != DDB_TIME}
-    metadata[_DDB_TYPE] = form.tag.encode()
-    return pa.field(field.name, arrow_type or form.stored_type, nullable=True, metadata=metadata)
+    metadata[_DDB_TYPE] = time_format.tag.encode()
+    return pa.field(field.name, arrow_type or time_format.stored_type, nullable=True, metadata=metadata)
 
 
 def time_type_of_text(text: str) -> pa.DataType | None:
-    """Return the Arrow type of a time column that ``str`` gives this text, or None."""
-    found = _ARROW.fullmatch(text)
-    if found is None:
+    """Return the Arrow time type whose ``str`` is this text, or None."""
+    match = _ARROW.fullmatch(text)
+    if match is None:
         return None
-    if found["width"]:
-        return pa.date32() if found["width"] == "32" else pa.date64()
-    return timestamp_type(found["unit"], found["zone"])
+    if match["width"]:
+        return pa.date32() if match["width"] == "32" else pa.date64()
+    return timestamp_type(match["unit"], match["zone"])
 
 
-def parse_forms(given: Iterable[tuple[str, str]]) -> dict[str, TimeForm | None]:
-    """Return the forms by attribute; None asks for the one that a sample shows.
+def parse_formats(options: Iterable[tuple[str, str]]) -> dict[str, TimeForm | None]:
+    """Return the formats by attribute. None is the format that a sample shows.
 
     Raises
     ------
     ValueError
-        A text names no form.
+        A text is not the name of a format.
     """
-    return {name: None if text == ISO else parse_form(text) for name, text in given}
+    return {name: None if text == ISO else parse_form(text) for name, text in options}

@@ -143,7 +143,7 @@ def test_a_given_schema_gets_its_dynamodb_types():
         ([("m", pa.struct([("x", pa.string()), ("x", pa.string())]))], "^m: the name 'x' occurs twice"),
         ([pa.field("a", pa.int64(), metadata={"ddb:type": "S"})], "^a: an Arrow int64 does not hold DynamoDB's S"),
         ([pa.field("a", pa.string(), metadata={"ddb:type": "X"})], "^a: an Arrow string does not hold DynamoDB's X"),
-        ([("_rescue", pa.int64())], "^_rescue: this name is kept for the rescue column"),
+        ([("_rescue", pa.int64())], "^_rescue: this name is reserved for the rescue column"),
     ],
 )
 def test_schemas_that_cannot_hold_items_are_refused(fields, message):

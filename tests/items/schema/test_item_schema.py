@@ -235,7 +235,7 @@ def test_two_declarations_of_one_attribute_are_refused():
          "names this attribute twice"),
         ('{"version": 2, "attributes": [{"name": "a", "colum": "N int8"}]}', "^a: 'colum' .* did you mean 'column'"),
         ('{"version": 2, "attributes": [{"name": "a", "column": "L list", "element": {"column": "N int8", "x": 1}}]}',
-         r"^a\[\]: 'x' says nothing of a column: remove it"),
+         r"^a\[\]: 'x' is not a key of a column: remove it"),
         ('{"version": 2, "attributes": [{"name": "a", "column": "", "seen": {"S": 1}}]}', "^a: '' is not a DynamoDB"),
         ('{"version": 2, "attributes": [{"name": 5, "column": "S string"}]}', "^attributes: 5 is no name: write text"),
         ('{"version": 2, "attributes": [{"name": "\\ud800", "column": "S string"}]}', "is no name: write text"),
