@@ -1,14 +1,15 @@
-"""Make the files of ``data/``: those that other programs write, as small as they can be.
+"""Maker of the files of ``data/``, which other programs write, as small as possible.
 
-``python tests/foreign/make.py WRITER…`` makes the folders ``data/WRITER`` anew. Without a name it makes those of all
-writers but Spark 3.5, which needs its own environment: ``.venv-spark35/bin/python tests/foreign/make.py spark35``.
+``python tests/foreign/make.py WRITER…`` makes the folders ``data/WRITER`` again. Without a name it makes the folders of
+all writers except Spark 3.5, which needs its own environment:
+``.venv-spark35/bin/python tests/foreign/make.py spark35``.
 
-To add a file, add it to the function of its writer, or add a function, and say in ``expected.json`` what it holds. A
-column is named after what it holds: the same name has the same values in every file. Rows: usual values, extreme ones,
-and none.
+To add a file, add it to the function of its writer, or add a function, and describe its contents in ``expected.json``.
+A column is named after its contents: the same name has the same values in every file. Rows: usual values, extreme
+ones, and none.
 """
 
-# ruff: noqa: DTZ001, PLC0415, T201 - each writer needs libraries of its own, and times without a zone
+# ruff: noqa: DTZ001, PLC0415, T201 - each writer needs its own libraries, and times without a zone
 from __future__ import annotations
 
 import datetime as dt
@@ -75,8 +76,8 @@ def rows(*names: str) -> list[dict]:
     return [dict(zip(names, values)) for values in zip(*(VALUES[name] for name in names))]  # noqa: B905 - see UTC
 
 
-def pandas(place: Path) -> None:
-    """Write what ``to_parquet``, ``to_csv`` and ``to_json`` write."""
+def pandas(folder: Path) -> None:
+    """Write files by ``to_parquet``, ``to_csv`` and ``to_json``."""
     import pandas as pd
 
     names = ["id", "text", "real", "flag", "day", "blob", "numbers"]
@@ -86,17 +87,17 @@ def pandas(place: Path) -> None:
     frame["time_us"] = pd.Series(VALUES["time_us"], dtype="datetime64[us]")
     frame["time_ns"] = pd.Series(VALUES["time_ns"], dtype="datetime64[ns]")
     frame["time_ns_utc"] = pd.Series(VALUES["time_ns_utc"], dtype="datetime64[ns, UTC]")
-    frame.to_parquet(place / "frame.parquet")
+    frame.to_parquet(folder / "frame.parquet")
     times = frame[["id", "time_us"]].copy()
     times["time_us_old"] = pd.Series(VALUES["time_us_old"], dtype="datetime64[us]")
-    times.to_parquet(place / "int96.parquet", use_deprecated_int96_timestamps=True)
+    times.to_parquet(folder / "int96.parquet", use_deprecated_int96_timestamps=True)
     texts = frame[["id", "text", "whole", "flag", "word"]]
-    texts.to_csv(place / "frame.csv", index=False)
-    texts.drop(columns="whole").to_json(place / "frame.json", orient="records", lines=True)
+    texts.to_csv(folder / "frame.csv", index=False)
+    texts.drop(columns="whole").to_json(folder / "frame.json", orient="records", lines=True)
 
 
-def polars(place: Path) -> None:
-    """Write what ``write_parquet``, ``write_avro``, ``write_csv`` and ``write_ndjson`` write."""
+def polars(folder: Path) -> None:
+    """Write files by ``write_parquet``, ``write_avro``, ``write_csv`` and ``write_ndjson``."""
     import polars as pl
 
     names = ["id", "text", "whole", "real", "flag", "day", "day_old", "time_us", "time_us_old", "blob", "numbers"]
@@ -106,14 +107,14 @@ def polars(place: Path) -> None:
         pl.Series("time_us_utc", VALUES["time_us_utc"], pl.Datetime("us", "UTC")),
         pl.Series("time_ms", VALUES["time_ms"], pl.Datetime("ms")),
     )
-    frame.write_parquet(place / "frame.parquet")
-    frame.select("id", "text", "whole", "real", "flag", "day").write_avro(place / "frame.avro")
-    frame.select("id", "text", "whole", "flag").write_csv(place / "frame.csv")
-    frame.select("id", "text", "whole", "flag", "record").write_ndjson(place / "frame.ndjson")
+    frame.write_parquet(folder / "frame.parquet")
+    frame.select("id", "text", "whole", "real", "flag", "day").write_avro(folder / "frame.avro")
+    frame.select("id", "text", "whole", "flag").write_csv(folder / "frame.csv")
+    frame.select("id", "text", "whole", "flag", "record").write_ndjson(folder / "frame.ndjson")
 
 
-def duckdb(place: Path) -> None:
-    """Write what ``COPY`` writes of types that few others have."""
+def duckdb(folder: Path) -> None:
+    """Write files of ``COPY`` with types that few other programs have."""
     import duckdb
 
     connection = duckdb.connect()
@@ -128,17 +129,17 @@ def duckdb(place: Path) -> None:
     values = {**VALUES, "uuid_bytes": VALUES["uuid_text"]}
     for row in zip(*(values[name] for name in names), strict=True):
         connection.execute(f"INSERT INTO rows VALUES ({', '.join('?' * len(names))})", row)
-    connection.execute(f"COPY rows TO '{place}/table.parquet'")
-    connection.execute(f"COPY (SELECT id, text, whole, flag FROM rows) TO '{place}/table.csv'")
-    connection.execute(f"COPY (SELECT id, text, whole, flag, record FROM rows) TO '{place}/table.json'")
+    connection.execute(f"COPY rows TO '{folder}/table.parquet'")
+    connection.execute(f"COPY (SELECT id, text, whole, flag FROM rows) TO '{folder}/table.csv'")
+    connection.execute(f"COPY (SELECT id, text, whole, flag, record FROM rows) TO '{folder}/table.json'")
     clock = "SELECT id, (clock::VARCHAR || '+00')::TIMETZ AS clock FROM rows"
-    connection.execute(f"COPY ({clock}) TO '{place}/timetz.parquet'")
-    connection.execute(f"COPY (SELECT id, INTERVAL 1 MONTH AS span FROM rows) TO '{place}/interval.parquet'")
-    connection.execute(f"COPY (SELECT id, 'NaN'::DOUBLE AS real FROM rows) TO '{place}/nan.parquet'")
-    connection.execute(f"COPY (SELECT id, MAP {{1: 2}} AS counts FROM rows) TO '{place}/map_of_numbers.parquet'")
+    connection.execute(f"COPY ({clock}) TO '{folder}/timetz.parquet'")
+    connection.execute(f"COPY (SELECT id, INTERVAL 1 MONTH AS span FROM rows) TO '{folder}/interval.parquet'")
+    connection.execute(f"COPY (SELECT id, 'NaN'::DOUBLE AS real FROM rows) TO '{folder}/nan.parquet'")
+    connection.execute(f"COPY (SELECT id, MAP {{1: 2}} AS counts FROM rows) TO '{folder}/map_of_numbers.parquet'")
 
 
-def arrow(place: Path) -> None:
+def arrow(folder: Path) -> None:
     """Write Arrow's own types."""
     import numpy as np
     import pyarrow as pa
@@ -160,10 +161,10 @@ def arrow(place: Path) -> None:
             ),
         }
     )
-    pq.write_table(table, place / "types.parquet")
+    pq.write_table(table, folder / "types.parquet")
 
 
-def fastavro(place: Path) -> None:
+def fastavro(folder: Path) -> None:
     """Write the logical types of Java, Kafka and Snowflake."""
     import fastavro
 
@@ -190,11 +191,11 @@ def fastavro(place: Path) -> None:
         "wide": {"type": "fixed", "name": "Wide", "size": 16, "logicalType": "decimal", "precision": 35, "scale": 1},
     }
 
-    def write(name: str, kinds: dict, found: list[dict]) -> None:
+    def write(name: str, kinds: dict, records: list[dict]) -> None:
         fields = [{"name": key, "type": ["null", kind], "default": None} for key, kind in kinds.items()]
         schema = {"type": "record", "name": "org.example.Row", "fields": [{"name": "id", "type": "string"}, *fields]}
-        with (place / name).open("wb") as file:
-            fastavro.writer(file, fastavro.parse_schema(schema), found, codec="deflate", sync_marker=bytes(range(16)))
+        with (folder / name).open("wb") as file:
+            fastavro.writer(file, fastavro.parse_schema(schema), records, codec="deflate", sync_marker=bytes(range(16)))
 
     write("types.avro", kinds, rows("id", *kinds))
     write("logical.avro", others, rows("id", *others))
@@ -203,8 +204,8 @@ def fastavro(place: Path) -> None:
     write("duration.avro", {"span": duration}, [{"id": "a", "span": bytes(12)}])
 
 
-def pyorc(place: Path) -> None:
-    """Write what Hive and Java write, in a time zone that is not UTC."""
+def pyorc(folder: Path) -> None:
+    """Write files as Hive and Java do, in a time zone other than UTC."""
     import pyorc
 
     kinds = {
@@ -225,44 +226,44 @@ def pyorc(place: Path) -> None:
     }
     zone = ZoneInfo("America/New_York")
 
-    def write(name: str, kinds: dict[str, str], found: list[dict]) -> None:
-        told = ",".join(f"{key}:{kind}" for key, kind in kinds.items())
+    def write(name: str, kinds: dict[str, str], records: list[dict]) -> None:
+        members = ",".join(f"{key}:{kind}" for key, kind in kinds.items())
         with (
-            (place / name).open("wb") as file,
-            pyorc.Writer(file, f"struct<{told}>", timezone=zone, struct_repr=pyorc.StructRepr.DICT) as writer,
+            (folder / name).open("wb") as file,
+            pyorc.Writer(file, f"struct<{members}>", timezone=zone, struct_repr=pyorc.StructRepr.DICT) as writer,
         ):
-            writer.writerows(found)
+            writer.writerows(records)
 
-    found = rows(*kinds)
-    for row in found:
-        # A timestamp without a zone is what the writer's clock shows.
+    records = rows(*kinds)
+    for row in records:
+        # A timestamp without a zone is the local time of the writer.
         row["time_ns"] = row["time_ns"] and row["time_ns"].replace(tzinfo=zone)
-    write("types.orc", kinds, found)
+    write("types.orc", kinds, records)
     write("varchar.orc", {"id": "string", "word": "varchar(5)"}, rows("id", "word"))
     far = [{"id": "a", "time_us": LAST.replace(tzinfo=UTC)}]
     write("far.orc", {"id": "string", "time_us": "timestamp"}, far)
     write("union.orc", {"id": "string", "value": "uniontype<int,string>"}, [{"id": "a", "value": 1}])
 
 
-def spark4(place: Path) -> None:
-    """Write what Spark 4 writes, with timestamps in microseconds."""
-    _spark(place, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}, [*SPARK, *SPARK_TIMES[2:]])
+def spark4(folder: Path) -> None:
+    """Write files by Spark 4, with timestamps in microseconds."""
+    _spark(folder, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}, [*SPARK, *SPARK_TIMES[2:]])
 
 
-def spark35(place: Path) -> None:
-    """Write what Spark up to 3.5 writes by default, and old dates as Spark 2 wrote them."""
-    _spark(place, {}, [*SPARK, *SPARK_TIMES[:2]])
+def spark35(destination: Path) -> None:
+    """Write files by Spark up to 3.5 with default settings, and old dates as Spark 2 wrote them."""
+    _spark(destination, {}, [*SPARK, *SPARK_TIMES[:2]])
     with tempfile.TemporaryDirectory() as folder:
         _spark(Path(folder), {"spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY"}, ["id", "day_old"])
-        shutil.copy(Path(folder, "frame.parquet"), place / "old_calendar.parquet")
+        shutil.copy(Path(folder, "frame.parquet"), destination / "old_calendar.parquet")
 
 
-def firehose(place: Path) -> None:
-    """Write Parquet as Firehose's format conversion does, which is Hive's: INT96, lists of Hive, folders of hours."""
+def firehose(destination: Path) -> None:
+    """Write Parquet as Firehose's format conversion does, in Hive's format: INT96, lists of Hive, folders of hours."""
     with tempfile.TemporaryDirectory() as folder:
         settings = {"spark.sql.parquet.outputTimestampType": "INT96", "spark.sql.parquet.writeLegacyFormat": "true"}
         _spark(Path(folder), settings, ["id", "text", "whole", "money", "numbers", "time_us", "time_us_old"])
-        hour = place / "2024" / "05" / "01" / "12"
+        hour = destination / "2024" / "05" / "01" / "12"
         hour.mkdir(parents=True)
         shutil.copy(
             Path(folder, "frame.parquet"),
@@ -270,25 +271,25 @@ def firehose(place: Path) -> None:
         )
 
 
-def athena(place: Path) -> None:
-    """Write Parquet as ``UNLOAD`` does: gzip, no extension, a folder for each value of a partition column."""
+def athena(folder: Path) -> None:
+    """Write Parquet as ``UNLOAD`` does: gzip, no extension, one folder for each value of a partition column."""
     import polars as pl
 
     for name in ("A", "B"):
-        found = [row for row in rows("id", "text", "whole", "day", "money", "word") if row["word"] == name]
-        frame = pl.DataFrame(found).drop("word").with_columns(pl.col("money").cast(pl.Decimal(10, 2)))
-        (place / f"word={name}").mkdir()
+        rows_of_word = [row for row in rows("id", "text", "whole", "day", "money", "word") if row["word"] == name]
+        frame = pl.DataFrame(rows_of_word).drop("word").with_columns(pl.col("money").cast(pl.Decimal(10, 2)))
+        (folder / f"word={name}").mkdir()
         frame.write_parquet(
-            place / f"word={name}" / f"20240501_123000_00001_abcde_{uuid.UUID(int=5)}", compression="gzip"
+            folder / f"word={name}" / f"20240501_123000_00001_abcde_{uuid.UUID(int=5)}", compression="gzip"
         )
 
 
-def athena_text(place: Path) -> None:
-    """Write JSON as ``UNLOAD`` does, gzip without an extension, and CSV as results of queries are, all in quotes."""
+def athena_text(folder: Path) -> None:
+    """Write JSON as ``UNLOAD`` does, gzip without an extension, and CSV as in query results, with quoted values."""
     chosen = ("id", "text", "whole", "flag", "record")
     lines = [{key: value for key, value in row.items() if value is not None} for row in rows(*chosen)]
     text = "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
-    unloaded = place / f"20240501_123000_00002_abcde_{uuid.UUID(int=5)}"
+    unloaded = folder / f"20240501_123000_00002_abcde_{uuid.UUID(int=5)}"
     unloaded.write_bytes(gzip.compress(text.encode(), mtime=0))
     cells = [["id", "text", "whole", "flag", "day"]]
     for row in rows(*cells[0]):
@@ -297,12 +298,12 @@ def athena_text(place: Path) -> None:
     quoted = [
         ",".join("" if cell is None else '"' + str(cell).replace('"', '""') + '"' for cell in row) for row in cells
     ]
-    (place / f"{uuid.UUID(int=6)}.csv").write_bytes(("\n".join(quoted) + "\n").encode())
+    (folder / f"{uuid.UUID(int=6)}.csv").write_bytes(("\n".join(quoted) + "\n").encode())
 
 
-def firehose_text(place: Path) -> None:
-    """Write JSON as Firehose delivers it: records with nothing between them, gzip by its extension alone or none."""
-    hour = place / "2024" / "05" / "01" / "12"
+def firehose_text(folder: Path) -> None:
+    """Write JSON as Firehose delivers it: records without separators, and gzip with or without an extension."""
+    hour = folder / "2024" / "05" / "01" / "12"
     hour.mkdir(parents=True)
     text = "".join(json.dumps(row) for row in rows("id", "text", "whole", "flag", "numbers"))
     name = "orders-1-2024-05-01-12-30-00-0f0e0d0c-0b0a-4908-8706-050403020100"
@@ -326,38 +327,40 @@ SPARK = {
     "blob": "binary",
     "word": "string",
 }
-# INT96 does not say that it is in UTC.
+# INT96 does not state that it is in UTC.
 SPARK_TIMES = ("time_us", "time_us_old", "time_us_utc", "time_us_old_utc")
 
 
-def _spark(place: Path, settings: dict[str, str], chosen: list[str]) -> None:
-    """Write a file of Parquet, and of each other format if it has all columns."""
+def _spark(destination: Path, settings: dict[str, str], chosen: list[str]) -> None:
+    """Write a Parquet file, and a file of each other format if it has all columns."""
     from pyspark.sql import SparkSession
 
     kinds = {name: SPARK.get(name, "timestamp") for name in chosen}
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.session.timeZone", "UTC")
     session = builder.getOrCreate()
-    calendars = {f"spark.sql.parquet.{each}RebaseModeInWrite": "CORRECTED" for each in ("int96", "datetime")}
+    calendars = {
+        f"spark.sql.parquet.{kind_of_time}RebaseModeInWrite": "CORRECTED" for kind_of_time in ("int96", "datetime")
+    }
     for name, value in {**calendars, **settings}.items():
         session.conf.set(name, value)
-    # Python's times of Spark go through the zone of this machine: texts do not.
+    # PySpark converts Python times by the zone of this machine. Texts are not converted.
     texts = [
         {key: str(value) if "time" in key and value else value for key, value in row.items()} for row in rows(*kinds)
     ]
-    told = {name: "string" if kind == "timestamp" else kind for name, kind in kinds.items()}
+    text_types = {name: "string" if kind == "timestamp" else kind for name, kind in kinds.items()}
     frame = (
-        session.createDataFrame(texts, ", ".join(f"{name} {kind}" for name, kind in told.items()))
+        session.createDataFrame(texts, ", ".join(f"{name} {kind}" for name, kind in text_types.items()))
         .selectExpr(*(f"CAST({name} AS {kind}) AS {name}" for name, kind in kinds.items()))
         .coalesce(1)
     )
 
-    def write(form: str, *names: str) -> None:
+    def write(file_format: str, *names: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
             written = Path(folder) / "out"
-            frame.select(*(names or kinds)).write.format(form).option("header", "true").save(str(written))
-            (part,) = written.glob(f"part-*.{form}")
-            shutil.copy(part, place / f"frame.{form}")
+            frame.select(*(names or kinds)).write.format(file_format).option("header", "true").save(str(written))
+            (part,) = written.glob(f"part-*.{file_format}")
+            shutil.copy(part, destination / f"frame.{file_format}")
 
     write("parquet")
     if len(chosen) > len(SPARK):
@@ -368,8 +371,8 @@ def _spark(place: Path, settings: dict[str, str], chosen: list[str]) -> None:
 
 
 WRITERS = {
-    each.__name__: each
-    for each in (
+    writer.__name__: writer
+    for writer in (
         *(pandas, polars, duckdb, arrow, fastavro, pyorc, spark35, spark4),
         *(firehose, firehose_text, athena, athena_text),
     )
@@ -378,15 +381,15 @@ WRITERS = {
 
 def main(names: list[str]) -> None:
     """Make the folders of some writers."""
-    for name in names or [each for each in WRITERS if each != "spark35"]:
-        place = DATA / name
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
-        WRITERS[name](place)
-    known = json.loads(Path(__file__).with_name("expected.json").read_text("utf-8"))["files"]
+    for name in names or [name for name in WRITERS if name != "spark35"]:
+        folder = DATA / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        WRITERS[name](folder)
+    files = json.loads(Path(__file__).with_name("expected.json").read_text("utf-8"))["files"]
     for path in sorted(DATA.rglob("*")):
         name = path.relative_to(DATA).as_posix()
-        if path.is_file() and name not in known:
+        if path.is_file() and name not in files:
             print(f"{name} is not in expected.json")
 
 

@@ -1,14 +1,14 @@
-"""Make the samples of what ddbio wrote at commit 02500d22: logs, an archive, lake tables and a folder of files.
+"""Maker of the samples of data that ddbio wrote at commit 02500d22: logs, an archive, lake tables and a file folder.
 
-They are made once, by that version itself, and stay as they are. To make them again, check that commit out, install it
-in an environment of its own, and run this file with that::
+They were made once, by that version, and stay unchanged. To make them again, check that commit out, install it in its
+own environment, and run this file there::
 
     git worktree add ../ddbio-02500d22 02500d22
     PYTHONPATH=../ddbio-02500d22 ../ddbio-02500d22/.venv/bin/python tests/samples/make.py
 
-Each sample is a folder below ``s3://samples/``, since Iceberg and the names of jobs keep the whole path; ``data/`` has
+Each sample is a folder below ``s3://samples/``, since Iceberg and the names of jobs keep the whole path. ``data/`` has
 their objects. All are of the table ``orders``, with the keys ``pk`` (S) and ``sk`` (N). Its first items have whole
-numbers as ``sk``, so the version made a column int64 of them and rescued the keys that do not fit it.
+numbers as ``sk``, so the version made an int64 column of them and rescued the keys that do not fit it.
 """
 
 from __future__ import annotations
@@ -29,41 +29,41 @@ from ddbio.testing import FakeDynamoDB, MotoServer
 DATA = Path(__file__).parent / "data"
 TABLE, BUCKET, TTL = "orders", "samples", "ttl"
 STREAM_ARN = "arn:aws:dynamodb:us-east-1:000000000000:table/orders/stream/2026-11-01T00:00:00.000"
-# Before the columns of a log are chosen there is no item with this sort key.
+# No item with this sort key exists before the columns of a log are chosen.
 MISFIT = "1.5"
 HANDED = ((1, 2), (3, 4, 101))
-"""The numbers of changes that Lambda or Firehose has together; the last one is of another hour."""
+"""The numbers of changes that Lambda or Firehose gets together. The last one is of another hour."""
 BOTH = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
 
 
 def item(pk: str, sk: str, n: int, **more: dict[str, object]) -> dict[str, dict[str, object]]:
-    """Return an item; some attributes are called as columns of ddbio's own."""
+    """Return an item. Some attributes have the names of ddbio's own columns."""
     own = {"_expired": {"S": f"own {n}"}, "digest": {"S": f"d{n}"}}
     return {"pk": {"S": pk}, "sk": {"N": sk}, "n": {"N": str(n)}, **own, **more}
 
 
 def record(number: int, *, kinesis: bool) -> dict[str, object]:
-    """Return a change as Lambda or Firehose has it."""
+    """Return a change in the format of Lambda or Firehose."""
     image = item("pk" if number % 2 else "qk", MISFIT if number > 2 else str(number), number)
     at = 1793491203 + number // 100 * 3600
     inside: dict[str, object] = {"Keys": {name: image[name] for name in ("pk", "sk")}, "NewImage": image}
     if kinesis:
         # The version does not compact logs of items with this attribute.
         del image["_expired"]
-    found = {"eventID": f"{number:032x}", "eventName": "INSERT", "awsRegion": "us-east-1"}
+    change = {"eventID": f"{number:032x}", "eventName": "INSERT", "awsRegion": "us-east-1"}
     if kinesis:
         more = {"ApproximateCreationDateTime": at * 1_000_000, "ApproximateCreationDateTimePrecision": "MICROSECOND"}
-        return {**found, "tableName": TABLE, "dynamodb": inside | more}
+        return {**change, "tableName": TABLE, "dynamodb": inside | more}
     inside |= {"ApproximateCreationDateTime": at, "SequenceNumber": str(4421584500000000017450439000 + number)}
-    return {**found, "eventSource": "aws:dynamodb", "eventSourceARN": STREAM_ARN, "dynamodb": inside}
+    return {**change, "eventSource": "aws:dynamodb", "eventSourceARN": STREAM_ARN, "dynamodb": inside}
 
 
 def work(client, fake) -> list[object]:
     """Return two rounds of changes as functions."""
     expired = {"N": str(int(time.time()) - 100)}
 
-    def put(*given, **more):
-        client.put_item(TableName=TABLE, Item=item(*given, **more))
+    def put(*values, **more):
+        client.put_item(TableName=TABLE, Item=item(*values, **more))
 
     def first() -> None:
         for number in range(4):
@@ -95,28 +95,28 @@ def create(client, stream: bool) -> None:
     client.update_time_to_live(TableName=TABLE, TimeToLiveSpecification={"Enabled": True, "AttributeName": TTL})
 
 
-def streams(given: dict[str, str]) -> None:
-    """Capture a stream with old images; make an archive, lake tables of the first round, and files of a scan."""
+def streams(options: dict[str, str]) -> None:
+    """Capture a stream with old images. Make an archive, lake tables of the first round, and files of a scan."""
     with FakeDynamoDB(partitions=1, burst_at_creation=1.0) as fake:
         client = boto3.client("dynamodb", endpoint_url=fake.endpoint_url)
         create(client, stream=True)
-        both = {**given, "endpoint_url": fake.endpoint_url}
+        both = {**options, "endpoint_url": fake.endpoint_url}
         log = f"s3://{BUCKET}/streams"
         for number, change in enumerate(work(client, fake)):
             change()
             ddbio.capture(TABLE, log, available_now=True, old_image=True, **both)
             for kind in ("delta", "iceberg") if number == 0 else ():
-                ddbio.apply(log, f"s3://{BUCKET}/{kind}", format=kind, buckets=1, **given)
+                ddbio.apply(log, f"s3://{BUCKET}/{kind}", format=kind, buckets=1, **options)
             if number == 0:
                 ddbio.scan_to_files(TABLE, f"s3://{BUCKET}/base", format="delta", buckets=1, **both)
-            ddbio.archive(log, f"s3://{BUCKET}/archive", ttl=TTL, **given)
+            ddbio.archive(log, f"s3://{BUCKET}/archive", ttl=TTL, **options)
         for _ in range(2):
             ddbio.scan_to_files(TABLE, f"s3://{BUCKET}/folder", mode="append", **both)
-        ddbio.compact(f"s3://{BUCKET}/folder", **given)
-        ddbio.publish(f"s3://{BUCKET}/folder", f"s3://{BUCKET}/published", **given)
+        ddbio.compact(f"s3://{BUCKET}/folder", **options)
+        ddbio.publish(f"s3://{BUCKET}/folder", f"s3://{BUCKET}/published", **options)
 
 
-def kinesis(given: dict[str, str]) -> None:
+def kinesis(options: dict[str, str]) -> None:
     """Capture a data stream whose times are milliseconds."""
     with FakeDynamoDB(partitions=1, burst_at_creation=1.0) as fake:
         client, data = (boto3.client(name, endpoint_url=fake.endpoint_url) for name in ("dynamodb", "kinesis"))
@@ -129,39 +129,44 @@ def kinesis(given: dict[str, str]) -> None:
         )
         for change in work(client, fake):
             change()
-            both = {**given, "endpoint_url": fake.endpoint_url}
+            both = {**options, "endpoint_url": fake.endpoint_url}
             ddbio.capture(TABLE, f"s3://{BUCKET}/kinesis", available_now=True, old_image=True, source="kinesis", **both)
 
 
-def handled(given: dict[str, str]) -> None:
-    """Log events by the handler of Lambda."""
+def handled(options: dict[str, str]) -> None:
+    """Log events by the Lambda handler."""
     from ddbio.lambda_handlers import log_changes  # noqa: PLC0415 - it reads the environment
 
-    os.environ |= {"DDBIO_LOG": f"s3://{BUCKET}/lambda", "DDBIO_LOG_OPTIONS": json.dumps(given)}
+    os.environ |= {"DDBIO_LOG": f"s3://{BUCKET}/lambda", "DDBIO_LOG_OPTIONS": json.dumps(options)}
     for numbers in HANDED:
         log_changes({"Records": [record(number, kinesis=False) for number in numbers]})
 
 
-def replayed(given: dict[str, str]) -> None:
-    """Replay what Firehose has delivered into two logs, of which one is compacted."""
+def replayed(options: dict[str, str]) -> None:
+    """Replay files of Firehose into two logs, of which one is compacted."""
     with tempfile.TemporaryDirectory() as folder:
         for number, numbers in enumerate(HANDED):
-            text = "\n".join(json.dumps(record(each, kinesis=True)) for each in numbers)
+            text = "\n".join(json.dumps(record(number, kinesis=True)) for number in numbers)
             (Path(folder) / f"{number}.json").write_text(text)
         for name in ("replay", "compacted"):
-            ddbio.replay(folder, f"s3://{BUCKET}/{name}", **given)
-    ddbio.compact(f"s3://{BUCKET}/compacted", **given)
+            ddbio.replay(folder, f"s3://{BUCKET}/{name}", **options)
+    ddbio.compact(f"s3://{BUCKET}/compacted", **options)
 
 
-def two_streams(given: dict[str, str]) -> None:
-    """Capture a stream that was turned off and on: the version made a capture of each, and noted no gap."""
+def two_streams(options: dict[str, str]) -> None:
+    """Capture a stream that was turned off and on. The version made one capture of each stream, and recorded no gap."""
     with FakeDynamoDB(partitions=1, burst_at_creation=1.0) as fake:
         client = boto3.client("dynamodb", endpoint_url=fake.endpoint_url)
         create(client, stream=True)
         for change in work(client, fake):
             change()
             ddbio.capture(
-                TABLE, f"s3://{BUCKET}/two", available_now=True, old_image=True, endpoint_url=fake.endpoint_url, **given
+                TABLE,
+                f"s3://{BUCKET}/two",
+                available_now=True,
+                old_image=True,
+                endpoint_url=fake.endpoint_url,
+                **options,
             )
             for wanted in ({"StreamEnabled": False}, BOTH):
                 client.update_table(TableName=TABLE, StreamSpecification=wanted)
@@ -171,19 +176,19 @@ def main() -> None:
     """Make all samples."""
     os.environ |= {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_DEFAULT_REGION": "us-east-1"}
     with MotoServer() as aws:
-        given = {"s3_endpoint_url": aws.endpoint_url, "region": "us-east-1"}
+        options = {"s3_endpoint_url": aws.endpoint_url, "region": "us-east-1"}
         client = boto3.client("s3", endpoint_url=aws.endpoint_url)
         client.create_bucket(Bucket=BUCKET)
         for make in (streams, kinesis, handled, replayed, two_streams):
-            make(given)
+            make(options)
         shutil.rmtree(DATA, ignore_errors=True)
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET):
-            for each in page["Contents"]:
-                path = DATA / each["Key"]
+            for stored in page["Contents"]:
+                path = DATA / stored["Key"]
                 path.parent.mkdir(parents=True, exist_ok=True)
-                found = io.BytesIO()
-                client.download_fileobj(BUCKET, each["Key"], found)
-                path.write_bytes(found.getvalue())
+                content = io.BytesIO()
+                client.download_fileobj(BUCKET, stored["Key"], content)
+                path.write_bytes(content.getvalue())
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Make samples of states and files that the samples of ``make.py`` lack, as today's version writes them.
+"""Maker of samples of states and files that the samples of ``make.py`` lack, written by today's version.
 
-There are jobs that stopped on the way (a scan, a load, a commit), a log with a lost and healed range, a log of several
-leases, one of the Lambda handler, one of delivered files, and a lake table with its log as ``bootstrap`` makes them.
-To make them again, run this file: they are then those of the version that runs it. Each is a folder below ``data/``.
+There are interrupted jobs (a scan, a load, a commit), a log with a lost and healed range, a log of several leases, one
+of the Lambda handler, one of delivered files, and a lake table with its log as ``bootstrap`` makes them. To make them
+again, run this file. The samples are then of the version that runs it. Each is a folder below ``data/``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.surface.jobs import run_jobs  # noqa: E402 - the same
 
 DATA = Path(__file__).parent / "data"
 PLACE = Path("/tmp/samples")
-"""Where the jobs run: some states name their folder."""
+"""The folder of the jobs: some states contain its name."""
 
 SAMPLES = {
     "healed": "log",
@@ -48,7 +48,7 @@ def main() -> None:
     PLACE.mkdir()
     run_jobs(PLACE)
     for path in PLACE.rglob("_ddbio/*.claim.json"):
-        # It names this machine.
+        # It contains the name of this machine.
         claim = json.loads(path.read_text("utf-8"))
         claim["owner"] |= {"host": "host", "system": None, "process": 1, "started": None}
         path.write_bytes(format_state({name: value for name, value in claim.items() if name != "crc32"}))

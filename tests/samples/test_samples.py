@@ -1,6 +1,6 @@
-"""What ddbio wrote at commit 02500d22, and later: each command reads it, and the next run goes on.
+"""Files and states that ddbio wrote at commit 02500d22, and later: each command reads them, and the next run resumes.
 
-``make.py`` has made the former, and ``make_states.py`` the latter.
+``make.py`` made the samples of that commit, and ``make_states.py`` the later ones.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.surface import jobs
 
 CAPTURED, HANDED = {"a|0": 100, "a|2": 2, "a|3": 3, "a|1.5": 5}, {"pk|1": 1, "qk|2": 2, "pk|1.5": 101, "qk|1.5": 4}
 CURRENT = {"a|0": 0, "a|1": 10, "a|3": 20, "a|4": 30, "a|5": 5}
-"""What the table of ``make_states.py`` has in the end."""
+"""The final contents of the table of ``make_states.py``."""
 LOGS = {
     "streams": (CAPTURED, 12),
     "kinesis": (CAPTURED, 12),
@@ -43,22 +43,22 @@ LOGS = {
     "replayed": ({"a|0": 0, "a|1": 1, "a|2": 2}, 3),
     "bootstrapped_log": ({"a|4": 30}, 1),
 }
-"""Of each log the items that it ends with, and how many changes it has."""
+"""The final items of each log, and the number of its changes."""
 FORMATS = {"delta": "delta", "iceberg": "iceberg", "base": "delta"}
 
 
-# When the first capture of the samples began.
+# The start of the first capture of the samples.
 BEGAN = 1795793473.0
 
 
 @pytest.fixture(scope="module")
 def aws():
-    """Serve an S3 with all samples where they were made; return the options by which it is reached."""
+    """Serve all samples by an S3 server under their original URIs, and return the options to reach it."""
     with MotoServer() as server:
         client = boto3.client("s3", endpoint_url=server.endpoint_url, region_name="us-east-1")
         client.create_bucket(Bucket=BUCKET)
         for name in ("streams", "iceberg", "archive"):
-            for path in (each for each in (DATA / name).rglob("*") if each.is_file()):
+            for path in (file for file in (DATA / name).rglob("*") if file.is_file()):
                 client.put_object(Bucket=BUCKET, Key=path.relative_to(DATA).as_posix(), Body=path.read_bytes())
         client.close()
         yield {"s3_endpoint_url": server.endpoint_url, "region": "us-east-1"}
@@ -66,30 +66,30 @@ def aws():
 
 @pytest.fixture
 def copied(tmp_path):
-    """Return what copies samples to where they may be changed, as if they were begun behind the table of the fake."""
+    """Return a function that copies samples to a folder, with states that match the table of the fake."""
 
     def copy(name):
-        place = tmp_path / name
-        shutil.copytree(DATA / name, place)
-        for path in place.glob("_ddbio/*.capture.json"):
+        folder = tmp_path / name
+        shutil.copytree(DATA / name, folder)
+        for path in folder.glob("_ddbio/*.capture.json"):
             head = json.loads(path.read_text())
             path.write_text(json.dumps({**head, "started_at": head.get("started_at", BEGAN) - BEGAN + time.time()}))
-        for path in place.glob("_ddbio/*/stream-*.json"):
+        for path in folder.glob("_ddbio/*/stream-*.json"):
             renamed(path, started_at=time.time() + 8000)
-        return place
+        return folder
 
     return copy
 
 
 @pytest.fixture(scope="module")
 def fake():
-    """Serve a table with the items that are in the samples, and its client."""
+    """Serve a table with the items of the samples, and return its client."""
     with FakeDynamoDB(partitions=1, burst_at_creation=1.0) as server:
         client = boto3.client("dynamodb", endpoint_url=server.endpoint_url, region_name="us-east-1")
         create(client, stream=False)
         for key, n in CAPTURED.items():
             client.put_item(TableName=TABLE, Item=item(*key.split("|"), n))
-        # A table as that of the later samples.
+        # A table like that of the later samples.
         jobs.create(client, "whole")
         for number in range(4):
             client.put_item(TableName="whole", Item=jobs.item("a", number, number))
@@ -98,14 +98,14 @@ def fake():
 
 
 def alive(rows):
-    """Return the numbers of the items that a history ends with, by their keys."""
+    """Return the numbers of the final items of a history, by their keys."""
     last = (row for row in rows.to_pylist() if row["valid_to"] is None and row["operation"] not in {"REMOVE", "TTL"})
     return {row["_key"].replace("S:", "").replace("N:", ""): row["n"] for row in last}
 
 
 @pytest.mark.parametrize("name", LOGS)
 def test_a_log_is_read_by_each_command(name, copied, tmp_path):
-    """All find the same changes, before and after a compaction; keys that were rescued are keys."""
+    """All commands return the same changes, before and after a compaction. Rescued keys are keys."""
     log, (wanted, count) = copied(name), LOGS[name]
     for kind in ("delta", "iceberg"):
         assert alive(ddbio.history(log)) == wanted
@@ -113,11 +113,11 @@ def test_a_log_is_read_by_each_command(name, copied, tmp_path):
         assert (audit.is_whole, audit.rows, audit.repeated) == (True, count, 0), audit
         lake = tmp_path / kind
         report = ddbio.apply(log, lake, format=kind, buckets=1)
-        # Of a log that was healed and compacted, some changes are read twice.
+        # Some changes of a healed and compacted log are read twice.
         assert report.changes == count or (name == "healed" and report.changes > count)
         assert alive(ddbio.history(lake)) == wanted
         if name != "two":
-            # SQL compares no numbers of two streams, whose captures chose their own types.
+            # SQL cannot compare numbers of two streams, whose captures chose different types.
             rows = duckdb.sql(ddbio.history_view_sql(log, dialect="duckdb")).to_arrow_table()
             assert {*wanted.values()} <= {*rows.column("n").to_pylist()}
             assert ddbio.catalog_ddl(log, dialect="spark")
@@ -127,14 +127,14 @@ def test_a_log_is_read_by_each_command(name, copied, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["streams", "two"])
-def test_a_captured_log_goes_on_with_its_table(name, copied, fake, tmp_path):
-    """The next run knows the table's id; it refuses the new stream until a gap is accepted, and numbers a lineage."""
-    given, client = fake
+def test_a_captured_log_is_continued_with_its_table(name, copied, fake, tmp_path):
+    """The next run knows the table's id. It refuses the new stream until a gap is accepted, and numbers a lineage."""
+    options, client = fake
     log, lake = copied(name), copied("delta") if name == "streams" else tmp_path / "lake"
     client.update_table(TableName=TABLE, StreamSpecification=BOTH)
     try:
         client.put_item(TableName=TABLE, Item=item("a", MISFIT, 5))
-        run = {"available_now": True, "old_image": True, **given}
+        run = {"available_now": True, "old_image": True, **options}
         with pytest.raises(GapError, match="on_gap=continue"):
             ddbio.capture(TABLE, log, **run)
         report = ddbio.capture(TABLE, log, on_gap="continue", **run)
@@ -144,35 +144,35 @@ def test_a_captured_log_goes_on_with_its_table(name, copied, fake, tmp_path):
         assert (last.stream, last.table_id) == (described["LatestStreamArn"], described["TableId"])
         assert len(open_log(LocalStore(log)).lineages()) == (2 if name == "streams" else 3)
         ddbio.apply(log, lake)
-        assert ddbio.verify(TABLE, lake, **given).equal
+        assert ddbio.verify(TABLE, lake, **options).equal
         ddbio.maintain(lake)
         assert alive(ddbio.history(lake)) == CAPTURED
     finally:
         client.update_table(TableName=TABLE, StreamSpecification={"StreamEnabled": False})
 
 
-def test_a_log_of_kinesis_goes_on_with_its_table(copied, fake, tmp_path):
-    """The data stream is the same one; the next run notes the table's id."""
-    given, client = fake
+def test_a_log_of_kinesis_is_continued_with_its_table(copied, fake, tmp_path):
+    """The data stream is the same, and the next run records the table's id."""
+    options, client = fake
     log = copied("kinesis")
-    data = boto3.client("kinesis", region_name="us-east-1", **given)
+    data = boto3.client("kinesis", region_name="us-east-1", **options)
     data.create_stream(StreamName="changes", ShardCount=1)
     arn = data.describe_stream_summary(StreamName="changes")["StreamDescriptionSummary"]["StreamARN"]
     data.close()
     client.enable_kinesis_streaming_destination(TableName=TABLE, StreamArn=arn)
     client.put_item(TableName=TABLE, Item=item("a", MISFIT, 5))
     run = {"available_now": True, "old_image": True, "source": "kinesis", "on_gap": "continue"}
-    report = ddbio.capture(TABLE, log, **run, **given)
+    report = ddbio.capture(TABLE, log, **run, **options)
     (lineage,) = lineages_of(JobState(LocalStore(log), report.job_id, "capture"))
     assert lineage.table_id == client.describe_table(TableName=TABLE)["Table"]["TableId"]
     ddbio.apply(log, tmp_path / "lake")
-    assert ddbio.verify(TABLE, tmp_path / "lake", **given).equal
+    assert ddbio.verify(TABLE, tmp_path / "lake", **options).equal
 
 
 @pytest.mark.parametrize("name", ["lambda", "replay", "compacted", "streams", "handled", "replayed", "healed"])
 @pytest.mark.parametrize("how", ["handler", "replay"])
-def test_other_jobs_go_on_with_a_log(name, how, copied, monkeypatch, tmp_path):
-    """They take its columns, and each reader has the new changes once."""
+def test_other_jobs_continue_a_log(name, how, copied, monkeypatch, tmp_path):
+    """They use its columns, and each reader gets the new changes once."""
     log, records = copied(name), [record(number, kinesis=False) for number in (203, 204)]
     (tmp_path / "more").mkdir()
     (tmp_path / "more/a.json").write_text("\n".join(map(json.dumps, records)))
@@ -191,9 +191,9 @@ def test_other_jobs_go_on_with_a_log(name, how, copied, monkeypatch, tmp_path):
     assert ddbio.catalog_ddl(log, dialect="spark")
 
 
-def test_an_archive_goes_on(aws, fake):
-    """Nothing is archived twice, also in a new archive; rescued keys are restored."""
-    given, client = fake
+def test_an_archive_is_continued(aws, fake):
+    """Nothing is archived twice, also in a new archive. Rescued keys are restored."""
+    options, client = fake
     log = f"s3://{BUCKET}/streams"
     assert ddbio.archive(log, f"s3://{BUCKET}/archive", ttl=TTL, **aws).items == 0
     assert ddbio.archive(log, f"s3://{BUCKET}/other", ttl=TTL, **aws).items == 2
@@ -201,20 +201,20 @@ def test_an_archive_goes_on(aws, fake):
     same = {name: described[name] for name in ("AttributeDefinitions", "KeySchema")}
     client.create_table(TableName="restored", BillingMode="PAY_PER_REQUEST", **same)
     for name in ("archive", "other"):
-        assert ddbio.restore_archived(f"s3://{BUCKET}/{name}", "restored", **given, **aws).items == 2
-    found = {each["sk"]["N"]: each for each in client.scan(TableName="restored")["Items"]}
-    assert found == {"1": item("old", "1", 9), MISFIT: item("old", MISFIT, 8)}
+        assert ddbio.restore_archived(f"s3://{BUCKET}/{name}", "restored", **options, **aws).items == 2
+    restored = {stored["sk"]["N"]: stored for stored in client.scan(TableName="restored")["Items"]}
+    assert restored == {"1": item("old", "1", 9), MISFIT: item("old", MISFIT, 8)}
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_lake_table_is_read_and_goes_on(name, copied, fake, aws):
-    """It has the first changes; the next run applies the others, and the table equals that of the items."""
+def test_a_lake_table_is_read_and_continued(name, copied, fake, aws):
+    """It has the first changes. The next run applies the others, and then the table equals the items."""
     lake = f"s3://{BUCKET}/iceberg" if name == "iceberg" else copied(name)
     log = f"s3://{BUCKET}/streams" if name == "iceberg" else copied("streams")
     first = {"a|0": 0, "a|1": 1, "a|2": 2, "a|3": 3, "old|1": 9}
     assert alive(ddbio.history(lake, **aws)) == first
-    found = ddbio.verify(TABLE, lake, **fake[0], **aws)
-    assert (found.missing, found.extra, found.different) == (1, 2, 1)
+    differences = ddbio.verify(TABLE, lake, **fake[0], **aws)
+    assert (differences.missing, differences.extra, differences.different) == (1, 2, 1)
     assert ddbio.infer_schema(lake, **aws).to_arrow().names
     assert ddbio.digest(lake, **aws) == ddbio.digest(DATA / "delta")
     assert ddbio.apply(log, lake, format=FORMATS[name], **aws).changes
@@ -224,8 +224,8 @@ def test_a_lake_table_is_read_and_goes_on(name, copied, fake, aws):
 
 
 @pytest.mark.parametrize("name", ["folder", "published"])
-def test_a_folder_is_read_and_goes_on(name, copied, fake):
-    """Its version, rows and digest are those that were written; the next version has what is added."""
+def test_a_folder_is_read_and_continued(name, copied, fake):
+    """Its version, rows and digest are unchanged. The next version has the additions."""
     folder = copied(name)
     files = ddbio.list_files(folder)
     assert (files.version, files.rows) == ({"folder": 3, "published": 1}[name], 8)
@@ -242,33 +242,33 @@ def test_a_folder_is_read_and_goes_on(name, copied, fake):
     assert after.rows == (8 if name == "published" else 12)
 
 
-def test_a_stopped_scan_goes_on(copied, fake):
-    """It reads what is left of its segments, and its files have all items once."""
-    given, client = fake
+def test_a_stopped_scan_is_resumed(copied, fake):
+    """It reads the rest of its segments, and its files have all items once."""
+    options, client = fake
     jobs.create(client, "misfits")
     keys = [*((f"a{number}", number) for number in range(8)), ("b", 0)]
     for pk, sk in keys:
         client.put_item(TableName="misfits", Item={"pk": {"S": pk}, "sk": {"N": str(sk)}, "n": {"N": str(sk)}})
-    place = copied("stopped_scan")
+    folder = copied("stopped_scan")
     described = client.describe_table(TableName="misfits")["Table"]
-    # The table is another one of that name.
-    renamed(place / "_ddbio/stopped.scan.json", table=f"{described['TableArn']} {described['TableId']}")
-    run = {"job_id": "stopped", "on_misfit": "fail", "types": "n=int64", "tasks": 1, **given}
-    report = ddbio.scan_to_files("misfits", place, **run)
+    # The table has the same name, but it is another table.
+    renamed(folder / "_ddbio/stopped.scan.json", table=f"{described['TableArn']} {described['TableId']}")
+    run = {"job_id": "stopped", "on_misfit": "fail", "types": "n=int64", "tasks": 1, **options}
+    report = ddbio.scan_to_files("misfits", folder, **run)
     assert (report.rows, report.segments, report.resumed_items > 0) == (9, 4, True)
-    rows = pq.ParquetDataset([place / each.path for each in ddbio.list_files(place).files]).read()
+    rows = pq.ParquetDataset([folder / file.path for file in ddbio.list_files(folder).files]).read()
     assert sorted(zip(rows["pk"].to_pylist(), rows["sk"].to_pylist(), strict=True)) == keys
-    assert not [*place.glob("_ddbio/stopped.scan*")]
+    assert not [*folder.glob("_ddbio/stopped.scan*")]
 
 
-def test_a_stopped_load_goes_on(copied, fake, tmp_path):
-    """It writes only what is left: of an item that it has noted as written there is no request."""
-    given, client = fake
+def test_a_stopped_load_is_resumed(copied, fake, tmp_path):
+    """It writes only the remaining items: there is no request for an item that is recorded as written."""
+    options, client = fake
     jobs.create(client, "loaded")
     state, source = copied("stopped_load"), copied("stopped_load_rows")
-    run = {"job_id": "limited", "lanes": 1, "tasks": 1, "reject_to": tmp_path / "rejects", "max_rejects": 1, **given}
+    run = {"job_id": "limited", "lanes": 1, "tasks": 1, "reject_to": tmp_path / "rejects", "max_rejects": 1, **options}
     ddbio.load_files(source, "loaded", state=tmp_path / "other", **run)
-    # The files are others, by their times, and so is the table.
+    # The files have other modification times, and the table is another one.
     head = "_ddbio/limited.load.json"
     (state / head).write_bytes((tmp_path / "other" / head).read_bytes())
     client.delete_item(TableName="loaded", Key={"pk": {"S": "new"}, "sk": {"N": "3"}})
@@ -279,26 +279,26 @@ def test_a_stopped_load_goes_on(copied, fake, tmp_path):
 
 def test_a_stopped_commit_is_finished(copied, fake):
     """The next job finishes the commit of the one that died, and adds its own."""
-    place = copied("stopped_commit")
-    (claim,) = place.glob("_ddbio/*.claim.json")
+    folder = copied("stopped_commit")
+    (claim,) = folder.glob("_ddbio/*.claim.json")
     os.utime(claim, (BEGAN, BEGAN))
-    assert ddbio.scan_to_files("whole", place, mode="append", **fake[0]).rows == 4
-    found = ddbio.list_files(place)
-    assert (found.version, found.rows) == (2, 11)
-    assert not [*place.glob("_ddbio/*.intent.json"), *place.glob("_ddbio/*.claim.json")]
+    assert ddbio.scan_to_files("whole", folder, mode="append", **fake[0]).rows == 4
+    listing = ddbio.list_files(folder)
+    assert (listing.version, listing.rows) == (2, 11)
+    assert not [*folder.glob("_ddbio/*.intent.json"), *folder.glob("_ddbio/*.claim.json")]
 
 
-def test_a_log_of_leases_goes_on(copied):
-    """The next runs take its leases, and read the stream that followed."""
+def test_a_log_of_leases_is_continued(copied):
+    """The next runs acquire its leases, and read the stream that followed."""
     log = copied("leased")
     with FakeDynamoDB(partitions=1, burst_at_creation=1.0) as server:
-        given = {"endpoint_url": server.endpoint_url}
-        client = boto3.client("dynamodb", region_name="us-east-1", **given)
-        # The sample was made by a clock that was ahead.
+        options = {"endpoint_url": server.endpoint_url}
+        client = boto3.client("dynamodb", region_name="us-east-1", **options)
+        # The clock of the sample was ahead.
         server.pass_time(7200)
         jobs.create(client, TABLE, stream=True)
         client.put_item(TableName=TABLE, Item=jobs.item("a", 6, 6))
-        run = {"available_now": True, "leases": 2, **given}
+        run = {"available_now": True, "leases": 2, **options}
         ddbio.capture(TABLE, log, on_gap="continue", **run)
         client.put_item(TableName=TABLE, Item=jobs.item("a", 7, 7))
         ddbio.capture(TABLE, log, **run)
@@ -306,8 +306,8 @@ def test_a_log_of_leases_goes_on(copied):
     assert alive(ddbio.history(log)) == LOGS["leased"][0] | {"a|6": 6, "a|7": 7}
 
 
-def test_a_bootstrapped_table_goes_on(copied):
-    """The changes of its log are in it already: none changes a row."""
+def test_a_bootstrapped_table_is_continued(copied):
+    """The table already contains the changes of its log, so no change modifies a row."""
     lake, log = copied("bootstrapped"), copied("bootstrapped_log")
     assert alive(ddbio.history(lake)) == CURRENT
     report = ddbio.apply(log, lake)
@@ -316,30 +316,30 @@ def test_a_bootstrapped_table_goes_on(copied):
     assert alive(ddbio.history(lake)) == CURRENT
 
 
-def test_partitions_are_read_and_go_on(copied, fake):
-    """The columns of folders are known; a scan appends to them."""
-    place = copied("partitions")
-    assert (ddbio.list_files(place).rows, ddbio.layout(place).rows) == (7, 7)
-    assert {each.partition["day"] for each in ddbio.list_files(place).files} == {f"2026-11-0{n}" for n in (1, 2, 3)}
-    ddbio.scan_to_files("whole", place, mode="append", partition_by="day", **fake[0])
-    assert ddbio.list_files(place).rows == 11
-    ddbio.compact(place)
-    assert ddbio.list_files(place).rows == 11
+def test_partitions_are_read_and_continued(copied, fake):
+    """The partition columns are known, and a scan appends to them."""
+    folder = copied("partitions")
+    assert (ddbio.list_files(folder).rows, ddbio.layout(folder).rows) == (7, 7)
+    assert {file.partition["day"] for file in ddbio.list_files(folder).files} == {f"2026-11-0{n}" for n in (1, 2, 3)}
+    ddbio.scan_to_files("whole", folder, mode="append", partition_by="day", **fake[0])
+    assert ddbio.list_files(folder).rows == 11
+    ddbio.compact(folder)
+    assert ddbio.list_files(folder).rows == 11
 
 
 def test_files_of_an_import_are_read(copied):
-    """Their manifest and their rows are as they were written."""
-    place = copied("import_files")
-    assert ddbio.list_files(place).rows == 7
-    assert len(ddbio.infer_schema(place / "data").to_arrow()) > 5
+    """Their manifest and their rows are unchanged."""
+    folder = copied("import_files")
+    assert ddbio.list_files(folder).rows == 7
+    assert len(ddbio.infer_schema(folder / "data").to_arrow()) > 5
 
 
 def renamed(path, **members):
-    """Write other members into a file of state."""
+    """Change members of a state file."""
     path.write_text(json.dumps(json.loads(path.read_text()) | members))
 
 
 def test_the_samples_are_those_of_the_script():
-    """Each sample is there, and all files are small."""
-    assert {each.name for each in DATA.iterdir()} == {*LOGS, *FORMATS, *SAMPLES, "archive", "folder", "published"}
-    assert max(each.stat().st_size for each in DATA.rglob("*")) < 12_000
+    """Each sample exists, and all files are small."""
+    assert {folder.name for folder in DATA.iterdir()} == {*LOGS, *FORMATS, *SAMPLES, "archive", "folder", "published"}
+    assert max(file.stat().st_size for file in DATA.rglob("*")) < 12_000

@@ -1,4 +1,4 @@
-"""Write the snapshots of the public surface again: ``python -m tests.surface``."""
+"""Rewrites the snapshots of the public surface: ``python -m tests.surface``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.surface.snapshot import FOLDER, SNAPSHOTS
 def main() -> None:
     """Collect and write all snapshots."""
     os.environ.update(FAKE_ENVIRONMENT)
-    found = {name: collect() for name, collect in SNAPSHOTS.items()}
+    snapshots = {name: collect() for name, collect in SNAPSHOTS.items()}
     with tempfile.TemporaryDirectory() as folder:
-        found["printed.txt"] = printed_lines(run_jobs(Path(folder)))
-        found["files.txt"] = format_lines(Path(folder))
-    for name, lines in found.items():
+        snapshots["printed.txt"] = printed_lines(run_jobs(Path(folder)))
+        snapshots["files.txt"] = format_lines(Path(folder))
+    for name, lines in snapshots.items():
         (FOLDER / name).write_text("\n".join(lines) + "\n", "utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Run most commands once, on a small table and in local folders, so that tests see what they print and write."""
+"""One run of most commands on a small table and in local folders, to check the printed JSON and the written files."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def create(client, name: str, *, stream: bool = False) -> None:
 
 
 def item(pk: str, sk: int, n: int, **more: object) -> dict[str, object]:
-    """Return an item with values of several types; some are called as columns of ddbio's own."""
+    """Return an item with values of several types. Some attributes have the names of ddbio's own columns."""
     values = {"n": {"N": str(n)}, "day": {"S": f"2026-11-0{n % 3 + 1}"}, "digest": {"S": f"d{n}"}}
     nested = {"list": {"L": [{"S": "a"}]}, "map": {"M": {"x": {"N": "1.5"}}}, "names": {"SS": ["a", "b"]}}
     return {"pk": {"S": pk}, "sk": {"N": str(sk)}, **values, **nested, "bytes": {"B": b"\x01"}, **more}
 
 
 class Jobs:
-    """Run commands in this process; keep what each printed.
+    """Runner of commands in this process, which keeps the printed JSON.
 
     Attributes
     ----------
     printed
-        Of each command its name, its exit code, and the JSON that it printed.
+        The name, the exit code and the printed JSON of each command.
     """
 
     def __init__(self, folder: Path, fake: FakeDynamoDB) -> None:
@@ -59,25 +59,25 @@ class Jobs:
         self.client = boto3.client("dynamodb", endpoint_url=fake.endpoint_url, region_name="us-east-1")
 
     def __call__(self, command: str, code: int = 0, *, is_json: bool = True) -> object:
-        """Run a command, in whose words ``@`` stands for the folder; return the JSON that it printed."""
-        words = [each.replace("@", f"{self.folder}/") for each in command.split()]
+        """Run a command, in whose words ``@`` stands for the folder. Return the printed JSON."""
+        words = [word.replace("@", f"{self.folder}/") for word in command.split()]
         needs_endpoint = words[0] not in {"simulate", "prices", "iam"}
-        # Nothing listens at the address of S3.
+        # No server listens at the S3 endpoint.
         endpoints = ["--endpoint-url", self.fake.endpoint_url, "--s3-endpoint-url", "http://127.0.0.1:1"]
-        given = [*words, *(endpoints if needs_endpoint else [])]
-        given += ["--json"] if is_json else []
+        arguments = [*words, *(endpoints if needs_endpoint else [])]
+        arguments += ["--json"] if is_json else []
         out, ended = io.StringIO(), 0
         err = io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
-                run(given)
+                run(arguments)
             except SystemExit as exit_:
                 ended = exit_.code
         gc.unfreeze()
         assert ended == code, (command, ended, err.getvalue(), out.getvalue())
-        found = json.loads(out.getvalue()) if is_json else out.getvalue()
-        self.printed.append((_name_of(words), code, found))
-        return found
+        printed = json.loads(out.getvalue()) if is_json else out.getvalue()
+        self.printed.append((_name_of(words), code, printed))
+        return printed
 
     def pass_time(self, seconds: float) -> None:
         """Advance the clock of the fake."""
@@ -91,18 +91,18 @@ class Jobs:
 
 def _name_of(words: list[str]) -> str:
     """Return the words of a command line that name the command."""
-    command, found = cli, []
+    command, words_of_name = cli, []
     for word in words:
         parts = {**getattr(command, "commands", {}), **getattr(command, "parts", {})}
         if word not in parts:
             break
         command = parts[word]
-        found.append(word)
-    return " ".join(found)
+        words_of_name.append(word)
+    return " ".join(words_of_name)
 
 
 def scans(do: Jobs) -> None:
-    """Write files of several forms, stop a scan that goes on later, and look at folders."""
+    """Write files of several formats, stop a scan that is resumed later, and inspect folders."""
     do(f"plan scan {TABLE}")
     do(f"scan {TABLE} @folder --digest --job-id scan_1")
     do(f"scan {TABLE} @folder --mode append --job-id scan_2")
@@ -126,7 +126,7 @@ def scans(do: Jobs) -> None:
 
 
 def stop_a_scan(do: Jobs) -> None:
-    """Scan until an item comes that does not fit, so that the state of an unfinished scan stays."""
+    """Scan until an item does not fit, so that the state of an unfinished scan remains."""
     create(do.client, "misfits")
     for number in range(8):
         do.put("misfits", f"a{number}", number, number)
@@ -136,7 +136,7 @@ def stop_a_scan(do: Jobs) -> None:
 
 
 def loads(do: Jobs) -> None:
-    """Load files, stop a load that goes on later, and copy."""
+    """Load files, stop a load that is resumed later, and copy."""
     create(do.client, "loaded")
     do("plan load @folder loaded")
     do("load @parts loaded --state @state --job-id finished")
@@ -153,7 +153,7 @@ def loads(do: Jobs) -> None:
 
 
 def changes(do: Jobs) -> None:
-    """Capture, apply, archive and replay; lose changes and heal the log."""
+    """Capture, apply, archive and replay. Lose changes and heal the log."""
     capture = f"capture {TABLE} @log --available-now --old-image"
     do(capture)
     do("apply @log @delta --format delta --buckets 1")
@@ -179,7 +179,7 @@ def changes(do: Jobs) -> None:
 
 
 def heal(do: Jobs, capture: str) -> None:
-    """Let the stream forget changes, export the table's, and heal and reconcile the log by them."""
+    """Lose changes of the stream, export the table's changes, and heal and reconcile the log with them."""
     since = datetime.now(UTC) + do.passed - timedelta(seconds=60)
     do.pass_time(100)
     do.put(TABLE, "a", 3, 20)
@@ -194,29 +194,29 @@ def heal(do: Jobs, capture: str) -> None:
         f"--from {(since - timedelta(seconds=900)).isoformat()} --to {(since + timedelta(seconds=2700)).isoformat()}"
     )
     started = do(f"export start {TABLE} s3://exports/increment {window} --wait")
-    place = f"@exports/exports/increment/AWSDynamoDB/{started['arn'].rpartition('/')[2]}"
-    do(f"capture heal {TABLE} @log --from-export {place}")
+    export = f"@exports/exports/increment/AWSDynamoDB/{started['arn'].rpartition('/')[2]}"
+    do(f"capture heal {TABLE} @log --from-export {export}")
     window = f"--since {since.isoformat()} --until {(since + timedelta(seconds=2400)).isoformat()}"
-    do(f"reconcile {TABLE} @log @delta --from-export {place} {window}")
+    do(f"reconcile {TABLE} @log @delta --from-export {export} {window}")
 
 
 def exports(do: Jobs) -> None:
-    """Export the table, and read and fold what the service wrote."""
+    """Export the table, then read and fold the export."""
     started = do(f"export start {TABLE} s3://exports/full --wait")
-    place = f"@exports/exports/full/AWSDynamoDB/{started['arn'].rpartition('/')[2]}"
+    export = f"@exports/exports/full/AWSDynamoDB/{started['arn'].rpartition('/')[2]}"
     do(f"export describe {started['arn']}")
     do(f"export list {TABLE}")
     do(f"plan export {TABLE} s3://exports/full")
-    do(f"plan export-read {place} @read")
-    do(f"export read {place} @read --job-id read")
+    do(f"plan export-read {export} @read")
+    do(f"export read {export} @read --job-id read")
     base = datetime.fromisoformat(started["export_time"])
     do.pass_time(1000)
     window = f"--from {base.isoformat()} --to {(base + timedelta(seconds=900)).isoformat()}"
     increment = do(f"export start {TABLE} s3://exports/later {window} --wait")
     later = f"@exports/exports/later/AWSDynamoDB/{increment['arn'].rpartition('/')[2]}"
-    do(f"export windows {place} {later}")
-    do(f"plan export-fold {place} {later} @folded")
-    do(f"export fold {place} {later} @folded --job-id folded")
+    do(f"export windows {export} {later}")
+    do(f"plan export-fold {export} {later} @folded")
+    do(f"export fold {export} {later} @folded --job-id folded")
 
 
 def others(do: Jobs) -> None:
@@ -237,7 +237,7 @@ def others(do: Jobs) -> None:
 
 
 def deliver(do: Jobs) -> None:
-    """Write changes as Firehose does, read and replay them, and log others by the handler of Lambda."""
+    """Write changes as Firehose does, read and replay them, and log others by the Lambda handler."""
     records = [record(number) for number in range(3)]
     (do.folder / "records.json").write_text("\n".join(map(json.dumps, records)))
     do("changes write @records.json @delivered --records raw")
@@ -253,7 +253,7 @@ def deliver(do: Jobs) -> None:
 
 
 def record(number: int) -> dict[str, object]:
-    """Return a change as a stream hands it to Lambda."""
+    """Return a change as a stream passes it to Lambda."""
     image = item("a", number, number, bytes={"B": "AQ=="})
     inside = {"Keys": {name: image[name] for name in ("pk", "sk")}, "NewImage": image}
     more = {
@@ -266,11 +266,11 @@ def record(number: int) -> dict[str, object]:
 
 
 class _StoppedError(BaseException):
-    """Stand for the end of the process."""
+    """Simulated end of the process."""
 
 
 class _StoppedStore:
-    """Pass calls on to a store until a snapshot is to be written."""
+    """Store that passes calls on until a snapshot is to be written."""
 
     def __init__(self, store: LocalStore) -> None:
         self._store = store
@@ -286,7 +286,7 @@ class _StoppedStore:
 
 
 def stop_a_commit(do: Jobs) -> None:
-    """Begin a commit that ends before its snapshot is written."""
+    """Start a commit that ends before its snapshot is written."""
     store, job_id = LocalStore(str(do.folder / "killed")), "20261101T000000Z_0badcafe"
     target = Target(store=_StoppedStore(store), mode="append")
     target.prepare(job_id)

@@ -1,4 +1,4 @@
-"""Describe what jobs printed and wrote: keys of JSON, types of values, names of files, columns of tables."""
+"""Descriptions of printed and written data of jobs: JSON keys, types of values, file names, columns of tables."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
     from tests.surface.jobs import Jobs
 
-# The members of these are named by data: by attributes, shards, partitions, reasons.
+# The member names of these objects are data: attributes, shards, partitions, reasons.
 BY_DATA = (
     *("assumptions", "changes", "covered", "expired_before", "hours", "hottest_keys", "item", "merged_nulls"),
     *("partition", "positions", "prices", "shards", "statistics", "throttles", "value"),
     *("examples[].key", "examples[].source", "examples[].target", "source.key"),
 )
-# What differs from run to run, and what stands for it. Whole words come first.
+# Parts that differ from run to run, and their replacements. Whole words come first.
 NAMES = (
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UUID"),
     (r"\d{4}-\d\d-\d\d-\d\d-\d\d-\d\d", "TIME"),
     (r"\d{8}T\d{6}Z_[0-9a-f]{8}", "JOB"),
     (r"(?<=capture_)[0-9a-f]{12}|(?<=stream_)[0-9a-f]{12}|(?<=replay_)[0-9a-f]{12}", "ID"),
-    # Which of the leases has the one shard is not the same in each run.
+    # The lease that owns the only shard differs from run to run.
     (r"(?<=capture_ID)_[01](?=[-.])", "_LEASE"),
     (r"(?<=scan/)[0-9a-f]{8}-\d{5}-[0-9a-f]{8}", "HEX-N-HEX"),
     (r"(?<=load/)[0-9a-f]{8}|(?<=replay_ID-)[0-9a-f]{24}|(?<=replay/)[0-9a-f]{24}|\b[0-9a-f]{32}\b", "HEX"),
@@ -42,7 +42,7 @@ NAMES = (
 
 
 def named(path: str) -> str:
-    """Return a path with signs for what differs from run to run."""
+    """Return a path with placeholders for the parts that differ from run to run."""
     for pattern, sign in NAMES:
         path = re.sub(pattern, sign, path)
     return re.sub(r"(?<=delivered/)N(/\d\d){3}", "YEAR/MONTH/DAY/HOUR", path)
@@ -50,36 +50,38 @@ def named(path: str) -> str:
 
 def printed_lines(jobs: Jobs) -> list[str]:
     """Return the exit code of each command, and the keys of the JSON that it printed."""
-    found = set()
+    lines = set()
     for command, code, printed in jobs.printed:
-        found.add(f"{command}: exit code {code}")
+        lines.add(f"{command}: exit code {code}")
         keys = {} if isinstance(printed, str) else shape_of(printed)
-        found |= {f"{command}: {key}" for key in keys}
-    return sorted(found)
+        lines |= {f"{command}: {key}" for key in keys}
+    return sorted(lines)
 
 
 def shape_of(value: object) -> dict[str, set[str]]:
-    """Return the keys of the innermost values of JSON, and the types of what each has; null has no type."""
-    found = _shape_of(value, "")
-    outer = {key.rpartition(".")[0] for key in found} | {key.removesuffix("[]") for key in found if key.endswith("[]")}
+    """Return the keys of the innermost JSON values, and the types of each. Null has no type."""
+    types_by_key = _shape_of(value, "")
+    outer = {key.rpartition(".")[0] for key in types_by_key} | {
+        key.removesuffix("[]") for key in types_by_key if key.endswith("[]")
+    }
     outer |= {key.removesuffix("[]") for key in outer}
-    return {key: kinds for key, kinds in found.items() if key and key not in outer}
+    return {key: kinds for key, kinds in types_by_key.items() if key and key not in outer}
 
 
 def _shape_of(value: object, path: str) -> dict[str, set[str]]:
-    """Return the keys within a value of JSON below a path, a dot between them."""
-    found: dict[str, set[str]] = defaultdict(set)
+    """Return the keys within a JSON value, below a path, separated by dots."""
+    types_by_key: dict[str, set[str]] = defaultdict(set)
     if isinstance(value, dict):
         by_data = path.endswith(BY_DATA)
-        for key, each in value.items():
-            for inner, kinds in _shape_of(each, f"{path}.{'*' if by_data else key}".lstrip(".")).items():
-                found[inner] |= kinds
+        for key, member in value.items():
+            for inner, kinds in _shape_of(member, f"{path}.{'*' if by_data else key}".lstrip(".")).items():
+                types_by_key[inner] |= kinds
     elif isinstance(value, list):
-        for each in value:
-            for inner, kinds in _shape_of(each, f"{path}[]").items():
-                found[inner] |= kinds
-    found[path] |= set() if value is None else {_kind(value)}
-    return found
+        for member in value:
+            for inner, kinds in _shape_of(member, f"{path}[]").items():
+                types_by_key[inner] |= kinds
+    types_by_key[path] |= set() if value is None else {_kind(value)}
+    return types_by_key
 
 
 def _kind(value: object) -> str:
@@ -90,17 +92,17 @@ def _kind(value: object) -> str:
 
 
 def format_lines(folder: Path) -> list[str]:
-    """Return the names of all files that the jobs wrote, and what each is made of."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for path in sorted(each for each in folder.rglob("*") if each.is_file()):
+    """Return the names of all files that the jobs wrote, and the types of their contents."""
+    types_by_key: dict[str, set[str]] = defaultdict(set)
+    for path in sorted(file for file in folder.rglob("*") if file.is_file()):
         inside = path.relative_to(folder).as_posix()
         if inside.startswith(("exports/", "rows/", "records")):
             continue
         name = named(inside)
-        found[name] |= set()
+        types_by_key[name] |= set()
         for line, kinds in _contents(path):
-            found[f"{name}: {line}"] |= kinds
-    return sorted(f"{line}: {' '.join(sorted(kinds))}" if kinds else line for line, kinds in found.items())
+            types_by_key[f"{name}: {line}"] |= kinds
+    return sorted(f"{line}: {' '.join(sorted(kinds))}" if kinds else line for line, kinds in types_by_key.items())
 
 
 def _contents(path: Path) -> Iterator[tuple[str, set[str]]]:
@@ -118,7 +120,7 @@ def _contents(path: Path) -> Iterator[tuple[str, set[str]]]:
     elif path.name.endswith(".metadata.json"):
         metadata = json.loads(data)
         yield from ((f"property {named(key)}", set()) for key in metadata["properties"])
-        for summary in (each["summary"] for each in metadata["snapshots"]):
+        for summary in (snapshot["summary"] for snapshot in metadata["snapshots"]):
             yield from ((f"of a snapshot {named(key)}", set()) for key in summary if key.startswith("ddbio"))
     elif path.suffix == ".json":
         yield from shape_of(json.loads(data)).items()
@@ -133,7 +135,7 @@ def _schema_lines(schema: pa.Schema) -> Iterator[tuple[str, set[str]]]:
     for name in schema.metadata or {}:
         yield f"metadata {name.decode()}", set()
     for field in schema:
-        told = " ".join(
+        metadata_text = " ".join(
             sorted(
                 f"{key.decode()}={value.decode()}"
                 for key, value in (field.metadata or {}).items()
@@ -141,4 +143,4 @@ def _schema_lines(schema: pa.Schema) -> Iterator[tuple[str, set[str]]]:
             )
         )
         kind = str(field.type) + ("" if field.nullable else " not null")
-        yield f"column {field.name} {kind} {told}".rstrip(), set()
+        yield f"column {field.name} {kind} {metadata_text}".rstrip(), set()

@@ -1,6 +1,6 @@
-"""Collect what users see of the package as lines of text: names, signatures, commands, options, entry points, formats.
+"""Snapshots of the public surface as lines of text: names, signatures, commands, options, entry points, formats.
 
-Each function returns the lines of one file of this folder. Lines say nothing about versions, machines or modules that
+Each function returns the lines of one file of this folder. Lines do not depend on versions, machines or modules that
 are not public.
 """
 
@@ -30,13 +30,13 @@ FOLDER = Path(__file__).parent
 MODULES = ("ddbio", "ddbio.capacity", "ddbio.errors", "ddbio.lambda_handlers", "ddbio.testing")
 SPARK_MODULES = ("ddbio.spark", "ddbio.spark.functions")
 
-# The methods of these names that a public class has are part of the surface, although they begin with an underscore.
+# Special methods of public classes that are part of the surface, although their names begin with an underscore.
 PROTOCOLS = {
     *("__arrow_c_schema__", "__arrow_c_stream__", "__call__", "__contains__", "__enter__", "__exit__", "__getitem__"),
     *("__iter__", "__len__", "__next__", "_repr_html_"),
 }
 
-# An option of every command and function that calls AWS, by which the options of the connection are found.
+# An option of every command and function that calls AWS. It identifies the options of the connection.
 _OF_CONNECTIONS = "role_session_name"
 
 
@@ -56,17 +56,17 @@ def _modules_lines(modules: typing.Iterable[str]) -> list[str]:
         name: getattr(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in names
     }
     common = _common_parameters(values.values())
-    found = [f"OPTIONS OF CONNECTIONS: {each}" for each in common]
+    lines = [f"OPTIONS OF CONNECTIONS: {option}" for option in common]
     home: dict[int, str] = {}
     for name, value in values.items():
-        # What is public in two modules is shown in the first one.
+        # A name that is public in two modules is shown in the first one.
         first = home.setdefault(id(value), name)
         is_shown_there = first != name and (inspect.isclass(value) or inspect.isfunction(value))
-        found += [f"{name} is {first}"] if is_shown_there else _value_lines(name, value, common)
+        lines += [f"{name} is {first}"] if is_shown_there else _value_lines(name, value, common)
     classes = {value for value in values.values() if inspect.isclass(value)}
-    for cls in sorted(_nested(classes) - classes, key=lambda each: each.__name__):
-        found += [f"NESTED.{cls.__name__}.{line}" for line in _field_lines(cls)]
-    return sorted(set(found))
+    for cls in sorted(_nested(classes) - classes, key=lambda cls_: cls_.__name__):
+        lines += [f"NESTED.{cls.__name__}.{line}" for line in _field_lines(cls)]
+    return sorted(set(lines))
 
 
 def _public_names(module: types.ModuleType) -> list[str]:
@@ -88,23 +88,29 @@ def _value_lines(name: str, value: object, common: frozenset[str]) -> list[str]:
 
 
 def _function_lines(name: str, function: object, common: frozenset[str]) -> list[str]:
-    """Return a line of the signature, and a line of each parameter that has to be given by its name."""
+    """Return one line for the signature, and one for each keyword-only parameter."""
     signature = inspect.signature(function)
-    named = {_parameter(each) for each in signature.parameters.values() if each.kind is each.KEYWORD_ONLY}
-    others = [_parameter(each) for each in signature.parameters.values() if each.kind is not each.KEYWORD_ONLY]
+    named = {
+        _parameter(parameter) for parameter in signature.parameters.values() if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    others = [
+        _parameter(parameter)
+        for parameter in signature.parameters.values()
+        if parameter.kind is not parameter.KEYWORD_ONLY
+    ]
     if common and common <= named:
         named = named - common | {"OPTIONS OF CONNECTIONS"}
     result = _type(signature.return_annotation)
-    return [f"{name}({', '.join(others)}) -> {result}", *(f"{name}(… {each})" for each in named)]
+    return [f"{name}({', '.join(others)}) -> {result}", *(f"{name}(… {parameter})" for parameter in named)]
 
 
 def _common_parameters(values: typing.Iterable[object]) -> frozenset[str]:
-    """Return the parameters that all functions have which call AWS."""
-    found = []
+    """Return the common parameters of all functions that call AWS."""
+    common = []
     for function in filter(inspect.isfunction, values):
-        named = {each.name: _parameter(each) for each in inspect.signature(function).parameters.values()}
-        found += [frozenset(named.values())] if _OF_CONNECTIONS in named else []
-    return frozenset.intersection(*found) if found else frozenset()
+        named = {parameter.name: _parameter(parameter) for parameter in inspect.signature(function).parameters.values()}
+        common += [frozenset(named.values())] if _OF_CONNECTIONS in named else []
+    return frozenset.intersection(*common) if common else frozenset()
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
@@ -115,48 +121,48 @@ def _parameter(parameter: inspect.Parameter) -> str:
 
 
 def _class_lines(name: str, cls: type) -> list[str]:
-    """Return the bases of an error, the members of keywords, and otherwise fields, methods and properties."""
+    """Return the bases of an error, the members of keywords, or the fields, methods and properties of other classes."""
     if typing.is_typeddict(cls):
         return [f"{name}[{line}" for line in _keyword_lines(cls)]
-    found = [f"{name}.{line}" for line in _field_lines(cls)]
+    lines = [f"{name}.{line}" for line in _field_lines(cls)]
     if issubclass(cls, Exception):
-        found.append(f"{name} derives from {', '.join(base.__name__ for base in cls.__bases__)}")
-    if not found or issubclass(cls, Exception) or not hasattr(cls, "to_dict"):
+        lines.append(f"{name} derives from {', '.join(base.__name__ for base in cls.__bases__)}")
+    if not lines or issubclass(cls, Exception) or not hasattr(cls, "to_dict"):
         with contextlib.suppress(ValueError):
-            found += _function_lines(name, cls, frozenset())
+            lines += _function_lines(name, cls, frozenset())
     own = [base for base in reversed(cls.__mro__) if base.__module__.partition(".")[0] == "ddbio"]
     members = {key: value for base in own for key, value in vars(base).items()}
     if issubclass(cls, Result):
-        # All of these have the same methods.
+        # All of these classes have the same methods.
         members = {key: value for key, value in members.items() if vars(Result).get(key) is not value}
-        found.append(f"{name} has to_dict, to_json and _repr_html_")
+        lines.append(f"{name} has to_dict, to_json and _repr_html_")
     for key, value in members.items():
         if (key.startswith("_") and key not in PROTOCOLS) or key in getattr(cls, "__dataclass_fields__", ()):
             continue
         function = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
         if inspect.isfunction(function):
-            found += _function_lines(f"{name}.{key}", function, frozenset())
+            lines += _function_lines(f"{name}.{key}", function, frozenset())
         elif isinstance(value, property):
-            found.append(f"{name}.{key}: {_type(inspect.signature(value.fget).return_annotation)}")
+            lines.append(f"{name}.{key}: {_type(inspect.signature(value.fget).return_annotation)}")
         elif not inspect.ismemberdescriptor(value):
-            found.append(f"{name}.{key} = {_plain(value)}")
-    return found
+            lines.append(f"{name}.{key} = {_plain(value)}")
+    return lines
 
 
 def _keyword_lines(cls: type) -> set[str]:
-    """Return the members of keywords; those of connections in one line if all are there."""
-    found = {f"{key}]: {_type(hint)}" for key, hint in cls.__annotations__.items()}
+    """Return the members of keywords, with one line for all options of connections."""
+    members = {f"{key}]: {_type(hint)}" for key, hint in cls.__annotations__.items()}
     shared = {f"{key}]: {_type(hint)}" for key, hint in ConnectionKeywords.__annotations__.items()}
-    return found - shared | {"OPTIONS OF CONNECTIONS]"} if shared < found else found
+    return members - shared | {"OPTIONS OF CONNECTIONS]"} if shared < members else members
 
 
 def _field_lines(cls: type) -> list[str]:
     if not dataclasses.is_dataclass(cls):
         return []
     return [
-        f"{each.name}: {_type(each.type)}{_default(each)}"
-        for each in dataclasses.fields(cls)
-        if not each.name.startswith("_")
+        f"{field.name}: {_type(field.type)}{_default(field)}"
+        for field in dataclasses.fields(cls)
+        if not field.name.startswith("_")
     ]
 
 
@@ -168,33 +174,33 @@ def _default(field: dataclasses.Field) -> str:
 
 
 def _nested(classes: set[type]) -> set[type]:
-    """Return the dataclasses that fields of some classes name, and those that theirs name."""
-    found, left = set(), [cls for cls in classes if dataclasses.is_dataclass(cls)]
-    while left:
-        cls = left.pop()
+    """Return the dataclasses that the fields of some classes name, including nested ones."""
+    dataclasses_, pending = set(), [cls for cls in classes if dataclasses.is_dataclass(cls)]
+    while pending:
+        cls = pending.pop()
         for owner in {base for base in cls.__mro__ if dataclasses.is_dataclass(base)}:
-            known = _names_for_types(owner.__module__)
-            words = {word for each in dataclasses.fields(owner) for word in re.findall(r"[A-Z]\w+", str(each.type))}
-            new = {known[word]() for word in words & set(known)} - found
-            new = {each for each in new if inspect.isclass(each) and dataclasses.is_dataclass(each)}
-            found |= new
-            left += new
-    return found
+            loaders = _names_for_types(owner.__module__)
+            words = {word for field in dataclasses.fields(owner) for word in re.findall(r"[A-Z]\w+", str(field.type))}
+            new = {loaders[word]() for word in words & set(loaders)} - dataclasses_
+            new = {value for value in new if inspect.isclass(value) and dataclasses.is_dataclass(value)}
+            dataclasses_ |= new
+            pending += new
+    return dataclasses_
 
 
 def _names_for_types(module: str) -> dict[str, typing.Callable[[], object]]:
-    """Return the names of ddbio that a module has or imports, also for type checkers alone, and how each is loaded."""
+    """Return the names of ddbio in a module, also those imported for type checkers, with functions that load them."""
     loaded = sys.modules[module]
-    found = {name: (lambda value=value: value) for name, value in vars(loaded).items()}
+    loaders = {name: (lambda value=value: value) for name, value in vars(loaded).items()}
     for node in ast.walk(ast.parse(inspect.getsource(loaded))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ddbio"):
-            for each in node.names:
+            for name in node.names:
                 home = node.module
-                found.setdefault(
-                    each.asname or each.name,
-                    lambda home=home, name=each.name: getattr(importlib.import_module(home), name),
+                loaders.setdefault(
+                    name.asname or name.name,
+                    lambda home=home, name=name.name: getattr(importlib.import_module(home), name),
                 )
-    return found
+    return loaders
 
 
 def _type(hint: object) -> str:
@@ -216,37 +222,37 @@ def _plain(value: object) -> str:
 
 
 def command_lines() -> list[str]:
-    """Return the help of each command without its options, and the names of these."""
-    common, found = _common_flags(), []
+    """Return the help of each command without its options, followed by the names of the options."""
+    common, lines = _common_flags(), []
     for words, context in _commands():
         text = _section_free(context.get_help(), "Options")
         records = _option_records(context)
         flags = sorted(flags for flags, *_ in records if (flags, *_) not in common)
         if common <= set(records):
             flags.append("(the options of connections)")
-        found += [f"==== {words}", *text, *(f"  option {each}" for each in flags), ""]
-    return found[:-1]
+        lines += [f"==== {words}", *text, *(f"  option {flag}" for flag in flags), ""]
+    return lines[:-1]
 
 
 def option_lines() -> list[str]:
-    """Return a line of each option: flags and metavar, kind, and what help says.
+    """Return one line per option: flags and metavar, kind, and help.
 
-    If options of the same name differ, the line also says of which commands it is.
+    If options of the same name differ, the line also has their commands.
     """
-    found = defaultdict(list)
+    words_by_record = defaultdict(list)
     for words, context in _commands():
         for record in _option_records(context):
-            found[record].append(words)
-    versions = Counter(flags for flags, *_ in found)
+            words_by_record[record].append(words)
+    versions = Counter(flags for flags, *_ in words_by_record)
     lines = [f"(an option of connections) {flags}" for flags, *_ in _common_flags()]
-    for (flags, term, kind, told), words in found.items():
+    for (flags, term, kind, help_text), words in words_by_record.items():
         of = f" | {', '.join(sorted(words))}" if versions[flags] > 1 else ""
-        lines.append(f"{term} | {kind} | {told}{of}")
+        lines.append(f"{term} | {kind} | {help_text}{of}")
     return sorted(lines)
 
 
 def _commands():
-    """Return the words of each command and part, and its context with 100 columns."""
+    """Yield the words of each command and command part, and its context with 100 columns."""
     import click  # noqa: PLC0415 - an extra
 
     from ddbio.cli.main import cli  # noqa: PLC0415 - it needs that extra
@@ -258,7 +264,7 @@ def _commands():
         yield words, context
         for name, inner in sorted(getattr(command, "commands", {}).items()):
             yield from walk(inner, f"{words} {name}", context)
-        # A part takes the place of its command.
+        # A part is listed instead of its command.
         for name, inner in sorted(getattr(command, "parts", {}).items()):
             yield from walk(inner, f"{words} {name}", parent)
 
@@ -267,22 +273,22 @@ def _commands():
 
 def _section_free(text: str, title: str) -> list[str]:
     """Return the lines of a help text without one of its sections."""
-    found, is_within = [], False
+    lines, is_within = [], False
     for line in text.splitlines():
         is_within = (line == f"{title}:") if line and line[0] != " " else is_within
-        found += [] if is_within else [line.rstrip()]
-    return [line for line in found if line]
+        lines += [] if is_within else [line.rstrip()]
+    return [line for line in lines if line]
 
 
 def _option_records(context) -> list[tuple[str, ...]]:
-    """Return of each option its flags, its term in the help, its kind, and what the help says."""
-    found = []
+    """Return the flags, the term in the help, the kind and the help of each option."""
+    records = []
     for option in context.command.get_params(context):
-        # Once a command has shown its help, click lists that option as well.
+        # Once a command has shown its help, click also lists that option.
         if option.param_type_name != "option" or "--help" in option.opts:
             continue
-        term, told = option.get_help_record(context)
-        # Versions of click store "none is given" as different values.
+        term, help_text = option.get_help_record(context)
+        # Versions of click store "no value" as different values.
         default = (
             option.default if isinstance(option.default, (str, int, float)) and option.default is not False else None
         )
@@ -290,48 +296,57 @@ def _option_records(context) -> list[tuple[str, ...]]:
         kind += [f"of {'|'.join(option.type.choices)}" for _ in range(option.type.name == "choice" and "[" not in term)]
         kind += ["required"] if option.required else []
         kind += [] if default is None or option.is_flag else [f"default {default!r}"]
-        found.append((" ".join([*option.opts, *option.secondary_opts]), term, " ".join(kind), " ".join(told.split())))
-    return found
+        records.append(
+            (" ".join([*option.opts, *option.secondary_opts]), term, " ".join(kind), " ".join(help_text.split()))
+        )
+    return records
 
 
 def _common_flags() -> set[tuple[str, ...]]:
-    """Return the options that all commands have which call AWS."""
+    """Return the common options of all commands that call AWS."""
     flag = "--" + _OF_CONNECTIONS.replace("_", "-")
-    found = [set(_option_records(context)) for _, context in _commands()]
-    return set.intersection(*(each for each in found if flag in {flags for flags, *_ in each}))
+    records = [set(_option_records(context)) for _, context in _commands()]
+    return set.intersection(
+        *(flags_of_command for flags_of_command in records if flag in {flags for flags, *_ in flags_of_command})
+    )
 
 
 def entry_lines() -> list[str]:
     """Return scripts, plugins, top-level modules, options of the fake, and environment variables."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    found = [f"script {name} = {target}" for name, target in project["project"]["scripts"].items()]
+    lines = [f"script {name} = {target}" for name, target in project["project"]["scripts"].items()]
     for group, targets in project["project"]["entry-points"].items():
-        found += [f"entry point {group} {name} = {target}" for name, target in targets.items()]
-    found += [f"extra {name}" for name in project["project"]["optional-dependencies"]]
+        lines += [f"entry point {group} {name} = {target}" for name, target in targets.items()]
+    lines += [f"extra {name}" for name in project["project"]["optional-dependencies"]]
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    found += [
-        f"top-level folder of the wheel: {wheel['sources'].get(each, each) or '.'}" for each in wheel["only-include"]
+    lines += [
+        f"top-level folder of the wheel: {wheel['sources'].get(folder, folder) or '.'}"
+        for folder in wheel["only-include"]
     ]
     for path in (ROOT / "discovery").glob("*.py"):
-        found += [f"top-level module {path.stem}: {line}" for line in _top_level_names(path)]
-    found += [f"environment variable {name}" for name in environment_variables()]
-    return sorted({*found, *_testing_options()})
+        lines += [f"top-level module {path.stem}: {line}" for line in _top_level_names(path)]
+    lines += [f"environment variable {name}" for name in environment_variables()]
+    return sorted({*lines, *_testing_options()})
 
 
 def _top_level_names(path: Path) -> list[str]:
     """Return the fixtures and hooks of a pytest plugin, or the name of a Spark data source, from its source."""
-    tree, found = ast.parse(path.read_text("utf-8")), []
+    tree, lines = ast.parse(path.read_text("utf-8")), []
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and path.stem.startswith("pyspark_"):
-            found += [each.asname for each in node.names if each.asname]
+            lines += [name.asname for name in node.names if name.asname]
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
             decorators = ", ".join(map(ast.unparse, node.decorator_list))
-            found.append(f"{node.name} {decorators}".strip())
-            fields = [each for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(node, ast.ClassDef)]
-            found += [f"{node.name}.{ast.unparse(each.target)}: {ast.unparse(each.annotation)}" for each in fields]
-    found += [f"marker {each}" for each in re.findall(r'"markers", "(\w+)\(', path.read_text("utf-8"))]
-    return found
+            lines.append(f"{node.name} {decorators}".strip())
+            fields = [
+                statement
+                for statement in node.body
+                if isinstance(statement, ast.AnnAssign) and isinstance(node, ast.ClassDef)
+            ]
+            lines += [f"{node.name}.{ast.unparse(field.target)}: {ast.unparse(field.annotation)}" for field in fields]
+    lines += [f"marker {marker}" for marker in re.findall(r'"markers", "(\w+)\(', path.read_text("utf-8"))]
+    return lines
 
 
 def environment_variables() -> set[str]:
@@ -361,7 +376,7 @@ def _testing_options() -> list[str]:
 
 
 def _source_lines():
-    """Yield the name and the options of each data source, and what other connectors call them."""
+    """Yield the name and the options of each data source, and their names in other connectors."""
     from ddbio.options import aliases, camel_case  # noqa: PLC0415 - they need PySpark
     from ddbio.spark import change_reading, export_reading, reading, source, writing  # noqa: PLC0415 - the same
 
@@ -378,20 +393,20 @@ def _source_lines():
     }
     for data_source, uses in of.items():
         for use, options in uses.items():
-            same = next(each for each, found in of.items() if found is uses)
+            same = next(name for name, uses_ in of.items() if uses_ is uses)
             if same is not data_source:
                 yield f"{use} {data_source.name()}: the options of {same.name()}"
                 continue
             for field in dataclasses.fields(options):
                 yield f"{use} {data_source.name()}: {camel_case(field.name)}{_default(field)}"
     for path in (ROOT / "discovery").glob("pyspark_*.py"):
-        found = runpy.run_path(str(path))["DefaultSource"].name()
-        yield f"Spark finds {found} by the module {path.stem}"
+        source_name = runpy.run_path(str(path))["DefaultSource"].name()
+        yield f"Spark finds {source_name} by the module {path.stem}"
     for use, names in aliases.ALIASES.items():
         yield from (f"{use} {name} means {camel_case(own)}" for name, own in names.items())
 
 
-# What is collected of the modules alone.
+# Snapshots that need only the modules.
 SNAPSHOTS = {
     "python.txt": python_lines,
     "commands.txt": command_lines,

@@ -1,4 +1,4 @@
-"""The public surface is what the snapshots say: names, signatures, commands, options, JSON keys, files and columns."""
+"""The public surface equals its snapshots: names, signatures, commands, options, JSON keys, files and columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.surface.snapshot import FOLDER, SNAPSHOTS
 
 @pytest.fixture(scope="module")
 def collected(tmp_path_factory):
-    """Return a function that collects the lines of a snapshot; the jobs run once."""
+    """Return a function that collects the lines of a snapshot. The jobs run once."""
     jobs = {}
 
     def collect(name):
@@ -29,8 +29,8 @@ def collected(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", [*SNAPSHOTS, "printed.txt", "files.txt"])
-def test_the_surface_is_as_the_snapshot_says(name, collected):
-    """Nothing that users see has changed unnoticed: an addition is written down, a removal has a changelog entry."""
+def test_the_surface_equals_the_snapshot(name, collected):
+    """Every change of the public surface is recorded: an addition in the snapshot, a removal also in the changelog."""
     if name == "spark.txt":
         pytest.importorskip("pyspark")
     wanted = (FOLDER / name).read_text("utf-8").splitlines()
