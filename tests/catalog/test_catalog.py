@@ -24,8 +24,8 @@ SCHEMA = pa.schema([("pk", pa.string()), ("it's", pa.decimal128(38, 2)), ("day",
 def definition(names=(), values=(), schema=SCHEMA, **others):
     """Return the table of a folder on S3."""
     columns, partitions = columns_of(schema, names)
-    given = {"location": "s3://lake/o'r", "format": "parquet", **others}
-    return TableDefinition(columns=columns, partition_columns=partitions, partitions=tuple(values), **given)
+    members = {"location": "s3://lake/o'r", "format": "parquet", **others}
+    return TableDefinition(columns=columns, partition_columns=partitions, partitions=tuple(values), **members)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def definition(names=(), values=(), schema=SCHEMA, **others):
     ],
 )
 def test_every_type_of_a_column_has_one_in_hive(arrow_type, expected):
-    """An Arrow type becomes the Hive type that holds all its values."""
+    """An Arrow type becomes the Hive type that can store all its values."""
     assert hive_type(arrow_type, "x") == expected
 
 
@@ -60,27 +60,27 @@ def test_every_type_of_a_column_has_one_in_hive(arrow_type, expected):
     ],
 )
 def test_what_a_catalog_cannot_hold_is_an_error(fields, message):
-    """A type, a member or a pair of names that a catalog cannot hold is named, with what to do."""
+    """A type, a member or a pair of names that a catalog cannot store is named, with an advice."""
     with pytest.raises(SchemaError, match=message):
         table_input(NAME, definition(schema=pa.schema(fields)))
 
 
 @pytest.mark.parametrize("text", ["shop.orders", "glue://shop", "glue://a.b.c", "glue://Shop.orders", "glue://a.b c"])
 def test_only_names_that_glue_keeps_are_names(text):
-    """Anything but ``glue://database.table`` in lower case is refused."""
+    """Anything except ``glue://database.table`` in lower case is refused."""
     assert parse_table_name("glue://shop.orders") == NAME
     with pytest.raises(OptionError, match="catalog: "):
         parse_table_name(text)
 
 
 def test_columns_are_only_added_at_the_end():
-    """An existing table keeps its columns and whatever else it says; one with all columns is not changed."""
+    """An existing table keeps its columns and other members; one with all columns is not changed."""
     existing = {**table_input(NAME, definition()), "Description": "ours", "VersionId": "3", "CreateTime": "now"}
     assert changed_input(NAME, existing, definition()) == (None, ())
     wider = pa.schema([("new", pa.bool_()), *SCHEMA])
     changed, added = changed_input(NAME, existing, definition(schema=wider))
     assert added == ("new",)
-    assert [each["Name"] for each in changed["StorageDescriptor"]["Columns"]] == [*SCHEMA.names, "new"]
+    assert [column["Name"] for column in changed["StorageDescriptor"]["Columns"]] == [*SCHEMA.names, "new"]
     assert (changed["Description"], changed.keys() & {"VersionId", "CreateTime"}) == ("ours", set())
     assert changed_input(NAME, existing, definition(schema=pa.schema([("pk", pa.string())]))) == (None, ())
 
@@ -94,7 +94,7 @@ def test_schemas_of_several_jobs_are_one():
 
 
 def test_statements_for_athena_and_hive():
-    """Names, texts and folders are quoted, and partitions are found by a repair."""
+    """Names, texts and folders are quoted, and partitions are detected by a repair."""
     text = ddl(NAME, definition(["day"], [("2024-05-01",)]), "hive")
     assert "CREATE EXTERNAL TABLE IF NOT EXISTS `shop`.`orders` (\n  `pk` string,\n  `it's` decimal(38,2)," in text
     assert "PARTITIONED BY (\n  `day` string\n)" in text
@@ -108,7 +108,7 @@ def test_statements_for_athena_and_hive():
 
 
 def test_projection_computes_partitions():
-    """Days are a range that grows, whole numbers a range, other values a list; what cannot be listed is refused."""
+    """Days are an open range, integers a range, other values a list; values that cannot be listed are refused."""
     values = [("2024-05-01", "1", "eu"), ("2024-05-03", "12", "us")]
     table = definition(["day", "n", "pk"], values)
     text = ddl(NAME, table, "athena", projection=True)
@@ -130,33 +130,37 @@ def test_projection_computes_partitions():
 
 
 def test_duckdb_reads_what_it_can():
-    """A view over the files is quoted for DuckDB; what it does not read is said."""
+    """A view over the files is quoted for DuckDB; an unsupported format is an error."""
     text = ddl(NAME, definition(["day"], [("x",)]), "duckdb")
     assert "read_parquet('s3://lake/o''r/**/*.parquet', union_by_name = true, hive_partitioning = true" in text
     with pytest.raises(OptionError, match="DuckDB does not read orc"):
         ddl(NAME, definition(format="orc"), "duckdb")
 
 
-def test_a_hudi_table_grows_and_keeps_what_others_noted():
-    """New columns change the definition; the same ones do not; a table of Delta there is another one."""
-    name, place = TableName("shop", "orders"), "s3://lake/orders"
+def test_a_hudi_table_grows_and_keeps_members_of_other_programs():
+    """New columns change the definition, the same ones do not; a Delta table in the folder is another table."""
+    name, location = TableName("shop", "orders"), "s3://lake/orders"
     schema = pa.schema([pa.field("_key", pa.string()), pa.field("_b", pa.int32()), pa.field("n", pa.int64())])
-    made = hudi_input(name, schema, "_b", place, "x" * 9000)
+    made = hudi_input(name, schema, "_b", location, "x" * 9000)
     parts = [value for key, value in made["Parameters"].items() if ".schema.part." in key]
-    assert [len(each) for each in parts] == [4000, 4000, 1000]
+    assert [len(part) for part in parts] == [4000, 4000, 1000]
     assert made["Parameters"]["spark.sql.sources.schema.numParts"] == "3"
     assert made["PartitionKeys"] == [{"Name": "_b", "Type": "int"}]
-    assert [each["Name"] for each in made["StorageDescriptor"]["Columns"]][-3:] == ["_hoodie_file_name", "_key", "n"]
+    assert [column["Name"] for column in made["StorageDescriptor"]["Columns"]][-3:] == [
+        "_hoodie_file_name",
+        "_key",
+        "n",
+    ]
     existing = {**made, "Parameters": {**made["Parameters"], "last_commit_time_sync": "7"}}
     assert changed_lake_input(name, existing, made) is None
-    wider = hudi_input(name, schema.append(pa.field("m", pa.string())), "_b", place, "y")
+    wider = hudi_input(name, schema.append(pa.field("m", pa.string())), "_b", location, "y")
     changed = changed_lake_input(name, existing, wider)
     assert changed["Parameters"]["last_commit_time_sync"] == "7"
     assert changed["StorageDescriptor"]["Columns"][-1] == {"Name": "m", "Type": "string"}
     with pytest.raises(TargetError, match="is the DELTA table of s3://lake/orders, not the HUDI table"):
-        changed_lake_input(name, lake_input(name, schema, place), made)
-    (found,) = hudi_partitions(made, ["3", "3"]).values()
-    assert (found["Values"], found["StorageDescriptor"]["Location"]) == (["3"], "s3://lake/orders/_b=3")
+        changed_lake_input(name, lake_input(name, schema, location), made)
+    (partition,) = hudi_partitions(made, ["3", "3"]).values()
+    assert (partition["Values"], partition["StorageDescriptor"]["Location"]) == (["3"], "s3://lake/orders/_b=3")
 
 
 LOG = pa.schema(
@@ -170,13 +174,13 @@ def log(values, schema=LOG):
     """Return the table of a log with changes of some hours."""
     parts = {name: name for name in HOURS}
     columns, partitions = columns_of(schema, HOURS, parts, are_attributes=True)
-    folders = ["/".join(f"{name}={text}" for name, text in zip(HOURS, each, strict=True)) for each in values]
+    folders = ["/".join(f"{name}={text}" for name, text in zip(HOURS, value, strict=True)) for value in values]
     return TableDefinition("s3://lake/log", "parquet", columns, partitions, tuple(values), tuple(folders))
 
 
 @pytest.mark.parametrize("hour", [("2026", "11", "27", "12"), ("2026", "01", "01", "00"), ("2024", "12", "31", "23")])
 def test_projection_covers_the_hours_to_come(hour):
-    """Whatever hours a log has had: all months, days and hours of two digits, and all years from its first on."""
+    """All months, days and hours of two digits, and all years from the first one, regardless of the log's hours."""
     text = ddl(NAME, log([hour, ("2026", "12", "01", "01")], LOG.remove(3).remove(2)), "athena", projection=True)
     for part, span, digits in (
         ("month", "1,12", 2),
@@ -189,14 +193,19 @@ def test_projection_covers_the_hours_to_come(hour):
 
 
 def test_folders_do_not_hide_attributes():
-    """An attribute keeps its name in any case; the column of the folder has another one, wherever it is said."""
+    """An attribute always keeps its name; the column of the folder has another one in every statement."""
     table = log([("2026", "11", "27", "12")])
-    year, month, day, hour = (each.name for each in table.partition_columns)
+    year, month, day, hour = (column.name for column in table.partition_columns)
     assert (month, day) == ("month", "day")
     assert {year, hour}.isdisjoint({"year", "hour"})
-    given = table_input(NAME, table)
-    assert [each["Name"] for each in given["StorageDescriptor"]["Columns"]] == ["_op", "_event_time", "year", "hour"]
-    assert [each["Name"] for each in given["PartitionKeys"]] == [year, "month", "day", hour]
+    definition_for_glue = table_input(NAME, table)
+    assert [column["Name"] for column in definition_for_glue["StorageDescriptor"]["Columns"]] == [
+        "_op",
+        "_event_time",
+        "year",
+        "hour",
+    ]
+    assert [column["Name"] for column in definition_for_glue["PartitionKeys"]] == [year, "month", "day", hour]
     text = ddl(NAME, table, "athena", projection=True)
     assert f"year=${{{year}}}/month=${{month}}/day=${{day}}/hour=${{{hour}}}/" in text
     assert f"'projection.{hour}.range' = '0,23'" in text
@@ -226,11 +235,11 @@ def test_folders_do_not_hide_attributes():
     ],
 )  # fmt: skip
 def test_lake_tables_are_registered_without_what_a_catalog_cannot_name(column, kept):
-    """No attribute blocks the registration: the log of the table has its columns, and the catalog those it can name."""
+    """No attribute blocks the registration: the table's log has its columns, and the catalog those it can name."""
     schema = pa.schema([("pk", pa.string()), column])
-    found = nameable(schema)
-    assert found.names == (["pk"] if kept is None else ["pk", column[0]])
-    assert kept is None or found.field(1).type == kept
+    named = nameable(schema)
+    assert named.names == (["pk"] if kept is None else ["pk", column[0]])
+    assert kept is None or named.field(1).type == kept
     assert lake_input(NAME, schema, "s3://lake/t")["StorageDescriptor"]["Columns"][0] == {
         "Name": "pk",
         "Type": "string",
@@ -238,13 +247,14 @@ def test_lake_tables_are_registered_without_what_a_catalog_cannot_name(column, k
 
 
 def test_partitions_follow_their_table():
-    """New columns, moved folders and files that are gone change partitions of the folder, and no others."""
+    """New columns, moved folders and missing files change partitions of the folder, and no others."""
     table = log([("2026", "11", "27", "12"), ("2026", "11", "27", "13"), ("2026", "11", "27", "14")])
     columns = [{"Name": "_op", "Type": "string"}, {"Name": "new", "Type": "bigint"}]
     wanted = partition_inputs(table, columns)
     first, second, third = wanted
     there = {
-        values: {**each, "Parameters": {"numRows": "7"}} for values, each in partition_inputs(table, columns).items()
+        values: {**partition, "Parameters": {"numRows": "7"}}
+        for values, partition in partition_inputs(table, columns).items()
     }
     assert partition_changes(wanted, there, "s3://lake/log") == PartitionChanges([], [], [])
     for values, change in ((first, {"Columns": columns[:1]}), (second, {"Location": "s3://lake/log/_versions/x/"})):
@@ -252,15 +262,15 @@ def test_partitions_follow_their_table():
     del there[third]
     there["gone",] = {"Values": ["gone"], "StorageDescriptor": {"Location": "s3://lake/log/year=1"}}
     there["other",] = {"Values": ["other"], "StorageDescriptor": {"Location": "s3://lake/log-of-others/"}}
-    found = partition_changes(wanted, there, "s3://lake/log")
-    assert [each["Values"] for each in found.new] == [list(third)]
-    assert [each["Values"] for each in found.changed] == [list(first), list(second)]
-    assert all(each["StorageDescriptor"]["Columns"] == columns for each in found.changed)
-    assert all(each["Parameters"] == {"numRows": "7"} for each in found.changed)
-    assert found.gone == [("gone",)]
+    changes = partition_changes(wanted, there, "s3://lake/log")
+    assert [partition["Values"] for partition in changes.new] == [list(third)]
+    assert [partition["Values"] for partition in changes.changed] == [list(first), list(second)]
+    assert all(partition["StorageDescriptor"]["Columns"] == columns for partition in changes.changed)
+    assert all(partition["Parameters"] == {"numRows": "7"} for partition in changes.changed)
+    assert changes.gone == [("gone",)]
 
 
 def test_types_that_are_one_in_hive_are_one():
-    """Files of several writers differ by the width of offsets alone."""
+    """Files of several writers differ only in the width of offsets."""
     one, two = (pa.schema([("a", kind)]) for kind in (pa.string(), pa.large_string()))
     assert merge_schemas([one, two]).names == ["a"]

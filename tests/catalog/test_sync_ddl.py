@@ -1,4 +1,4 @@
-"""The statements for DuckDB, executed over the files that a scan wrote."""
+"""The statements for DuckDB, executed over the files of a scan."""
 
 import json
 
@@ -41,7 +41,7 @@ def test_duckdb_executes_its_view(folder):
 
 
 def test_the_usual_name_is_that_of_the_folder(folder, tmp_path):
-    """A table without a name gets its folder's, with letters that need no quotes; an empty folder is no table."""
+    """A table without a name gets its folder's, with letters that need no quotes; an empty folder is not a table."""
     assert "`default`.`o_rders`" in ddbio.catalog_ddl(folder, "spark")
     with duckdb.connect() as connection:
         connection.execute(ddbio.catalog_ddl(folder, "duckdb"))

@@ -1,4 +1,4 @@
-"""Pages of charts: one file that needs nothing beside it."""
+"""Self-contained pages of charts."""
 
 import re
 import subprocess
@@ -22,13 +22,15 @@ PAGE = Page(
 
 
 def test_html_is_one_file_in_the_readers_colours():
-    """The page refers to nothing outside, escapes what it shows, and draws in colours of its own style."""
+    """The page has no external references, escapes its texts, and draws in its own colours."""
     text = page_html(PAGE)
     assert not re.search(r'(?:src|href)="(?!#)', re.sub(r'xmlns(:\w+)?="[^"]*"', "", text))
     assert "Layout of &lt;there&gt;" in text
     assert "<td>&lt;i&gt;</td>" in text
     svg = text[text.index("<svg") : text.index("</svg>") + 6]
-    texts = ["".join(each.itertext()).strip() for each in ET.fromstring(svg).iter() if each.tag.endswith("text")]
+    texts = [
+        "".join(element.itertext()).strip() for element in ET.fromstring(svg).iter() if element.tag.endswith("text")
+    ]
     assert {"0–1 MiB", "$x$ <b>", "files"} <= set(texts)
     assert "var(--bar)" in svg
     assert not re.search("#0[147]0[258]0[369]", svg)
@@ -36,7 +38,7 @@ def test_html_is_one_file_in_the_readers_colours():
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a report, which has parts of its own."""
+    """Part of a report, which has further parts."""
 
     name: str
     usd: float
@@ -48,7 +50,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Report:
-    """A report with a field of each kind."""
+    """Report with a field of each kind."""
 
     file_count: int
     size: float
@@ -56,18 +58,18 @@ class Report:
     why: tuple[str, ...]
     rates: tuple[float, ...]
     counts: dict[str, int]
-    whole: Part
+    total: Part
     parts: tuple[Part, ...]
 
 
 def test_fields_of_a_report_become_facts_and_tables():
-    """Values are facts, mappings and sequences of dataclasses tables; what a part owns is a table of its own."""
+    """Values become facts, mappings and sequences of dataclasses tables; those of a part are another table."""
     first = Part("a", 1.0, True, ("x", "y"), {"k": 1}, (Part("inner", 0.5),))
     report = Report(1234, 1e12, None, ("one", "two"), (1.0, 2.0), {"n": 5}, Part("w", 2.0), (first, Part("b", 1234.5)))
     page = report_page("Title", report, [Bars("b", "files", ("a",), (1,))], [("result", "passed")])
     assert page.facts == [
         ("result", "passed"), ("file count", "1,234"), ("size", "1,000,000,000,000"), ("why", "one"), ("why", "two"),
-        ("whole: name", "w"), ("whole: usd", "2.00"),
+        ("total: name", "w"), ("total: usd", "2.00"),
     ]  # fmt: skip
     bars, counts, parts, inner = page.parts
     assert (bars.title, counts.title, counts.rows) == ("b", "Counts", (("n", "5"),))
@@ -79,7 +81,7 @@ def test_fields_of_a_report_become_facts_and_tables():
 
 
 def test_png_shows_the_bars():
-    """The same bars make a picture."""
+    """The same bars become a picture."""
     assert page_png(PAGE).startswith(b"\x89PNG")
 
 
@@ -90,7 +92,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path):
 
 
 def test_the_missing_extra_is_named():
-    """Without matplotlib tables are shown, and bars say what to install."""
+    """Without matplotlib tables are shown, and bars name the package to install."""
     script = """
 import sys
 sys.modules["matplotlib"] = None

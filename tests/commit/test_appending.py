@@ -30,7 +30,7 @@ def committed(store, schema, job_id):
 
 
 def nested(leaf):
-    """Return a schema whose columns hold a type deep within."""
+    """Return a schema whose columns have a type deep within."""
     item = pa.list_(pa.struct([("value", leaf), ("same", pa.bool_())]))
     return pa.schema([("deep", pa.map_(pa.string(), item))])
 
@@ -45,7 +45,7 @@ def nested(leaf):
     ],
 )
 def test_another_type_is_refused(tmp_path, old, new, message, has_manifest):
-    """A column of another type is refused by name, whether a manifest or only a file tells what is there."""
+    """A column of another type is refused by name, both by a manifest and by a file alone."""
     store = LocalStore(tmp_path)
     if has_manifest:
         committed(store, old, "one")
@@ -57,7 +57,7 @@ def test_another_type_is_refused(tmp_path, old, new, message, has_manifest):
 
 
 def test_other_columns_are_logged(tmp_path, caplog):
-    """Columns that only some files have are logged; nothing is said of the column of misfits."""
+    """Columns that only some files have are logged, except the column of misfits."""
     committed(LocalStore(tmp_path), INT, "one")
     with caplog.at_level(logging.WARNING, "ddbio.commit"):
         require_same_types(LocalStore(tmp_path), pa.schema([("pk", pa.string()), ("_rescue", pa.string())]))
@@ -65,14 +65,14 @@ def test_other_columns_are_logged(tmp_path, caplog):
 
 
 def test_an_empty_target_takes_any_columns(tmp_path):
-    """Where nothing is, nothing is compared; a file that is no Parquet is not this job's to mend."""
+    """An empty target has nothing to compare; a damaged file of another program is ignored."""
     require_same_types(LocalStore(tmp_path), INT)
     (tmp_path / "x.parquet").write_bytes(b"nothing of the kind")
     require_same_types(LocalStore(tmp_path), INT)
 
 
 def test_the_newest_manifest_counts(tmp_path):
-    """Of several jobs at a target the last one is compared with."""
+    """The last one of several jobs at a target is compared."""
     store = LocalStore(tmp_path)
     committed(store, INT, "one")
     committed(store, DECIMAL, "two")

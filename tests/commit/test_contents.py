@@ -1,4 +1,4 @@
-"""What a folder contains decides how verbs read it, and whether they may change it."""
+"""A folder's contents decide how verbs read it, and whether they may change it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LIVE = [{"id": "a", "v": 1}, {"id": "c", "v": 30}]
 
 
 def delta(folder):
-    """Make a Delta table of another program, one of whose rows was deleted and one updated."""
+    """Make a Delta table of another program, with a deleted row and an updated one."""
     deltalake.write_deltalake(folder, ROWS)
     table = deltalake.DeltaTable(folder)
     table.delete("id = 'b'")
@@ -69,7 +69,7 @@ def iceberg(folder, *parts, rename=None, **options):
 
 
 def iceberg_rewritten(folder):
-    """Make an Iceberg table, one of whose rows was deleted and one overwritten."""
+    """Make an Iceberg table, with a deleted row and an overwritten one."""
     table = iceberg(folder, ROWS)
     table.delete("id = 'b'")
     table.overwrite(pa.Table.from_pylist(LIVE[1:], ROWS.schema), "id = 'c'")
@@ -77,7 +77,7 @@ def iceberg_rewritten(folder):
 
 @contextlib.contextmanager
 def logged():
-    """Serve a table with a stream that holds the rows; yield a client, and what calls of it take."""
+    """Serve a table with a stream of the rows; yield a client, and the connection options of calls."""
     with FakeDynamoDB() as fake:
         options = {"endpoint_url": fake.endpoint_url, "region": "us-east-1"}
         client = boto3.client(
@@ -95,7 +95,7 @@ def logged():
 
 
 def own(folder, table_format):
-    """Make a lake table of ddbio: an item was deleted, and one changed."""
+    """Make a lake table of ddbio with a deleted item and a changed one."""
     with logged() as (client, options):
         ddbio.scan_to_files("rows", folder, format=table_format, buckets=2, **options)
         client.delete_item(TableName="rows", Key={"id": {"S": "b"}})
@@ -105,7 +105,7 @@ def own(folder, table_format):
 
 
 def stream(folder, compact=False):
-    """Make the output of a Spark stream: a file of a batch that failed lies beside those that are committed."""
+    """Make the output of a Spark stream, with a file of a failed batch in addition to the committed ones."""
     folder.mkdir()
     (folder / "_spark_metadata").mkdir()
     for name, rows in (("part-0", LIVE[:1]), ("part-1", LIVE[1:]), ("part-2", ROWS.to_pylist())):
@@ -146,22 +146,22 @@ def made(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def target():
-    """Serve a table; return what calls of it take, and a function that returns and deletes its rows."""
+    """Serve a table; return the connection options, and a function that returns and deletes its rows."""
     with FakeDynamoDB() as fake:
         fake.load("rows", b"", "id:S")
         options = {"endpoint_url": fake.endpoint_url, "region": "us-east-1"}
 
         def rows():
-            found = ddbio.read_table("rows", **options)
-            ddbio.write_table(found.select(["id"]), "rows", mode="delete", **options)
-            return sorted(found.drop_columns(["_rescue"]).to_pylist(), key=lambda row: row["id"])
+            rows_of_table = ddbio.read_table("rows", **options)
+            ddbio.write_table(rows_of_table.select(["id"]), "rows", mode="delete", **options)
+            return sorted(rows_of_table.drop_columns(["_rescue"]).to_pylist(), key=lambda row: row["id"])
 
         yield options, rows
 
 
 @pytest.mark.parametrize("name", [*TABLES, *OTHERS])
 def test_verbs_read_what_the_metadata_says(made, target, tmp_path, name):
-    """All verbs that read a folder read the rows of its newest version, and no row of files that are not valid."""
+    """All verbs that read a folder read the rows of its newest version, and no row of invalid files."""
     folder, (options, rows) = made / name.replace(" ", "-"), target
     assert ddbio.load_files(folder, "rows", **options).written == len(LIVE)
     assert rows() == LIVE
@@ -175,32 +175,32 @@ def test_verbs_read_what_the_metadata_says(made, target, tmp_path, name):
 
 @pytest.mark.parametrize("name", ["delta overwritten", "delta partitioned", "iceberg", *OTHERS])
 def test_the_schema_is_that_of_the_valid_files(made, name):
-    """Columns of partitions are columns, too."""
+    """Partition columns are columns, too."""
     names = ddbio.infer_schema(made / name.replace(" ", "-")).to_arrow().names
     assert {*names} == {"id", "v", "_rescue"}
 
 
 def list_valid(folder):
-    """Return the valid files of a folder, as its own library lists them."""
+    """Return the valid files of a folder, as listed by its own library."""
     if (folder / "_delta_log").exists():
         return deltalake.DeltaTable(folder).file_uris()
     return ["one", "other"]
 
 
-def handler(**given):
-    """Begin the log of a handler of Lambda."""
-    return StreamEventLog(parse_options(StreamEventOptions, given), "arn:aws:dynamodb:eu-west-1:1:table/t/stream/1")
+def handler(**options):
+    """Start the log of a Lambda handler."""
+    return StreamEventLog(parse_options(StreamEventOptions, options), "arn:aws:dynamodb:eu-west-1:1:table/t/stream/1")
 
 
 @pytest.mark.parametrize("name", [*TABLES, *OTHERS])
 def test_verbs_do_not_change_what_others_keep(made, tmp_path, name, target):
-    """A job that would replace, delete, copy or add files is refused, says what to use, and changes nothing."""
+    """A job that would replace, delete, copy or add files is refused with an alternative, and changes nothing."""
     folder, (options, _) = tmp_path / "copy", target
     shutil.copytree(made / name.replace(" ", "-"), folder)
-    before = sorted((each, each.stat().st_size) for each in folder.rglob("*"))
-    below, given = next(each for each in folder.rglob("*.parquet")).parent, tmp_path / "given"
-    given.mkdir()
-    (given / "rows.jsonl").write_text('{"id":{"S":"a"}}\n')
+    before = sorted((path, path.stat().st_size) for path in folder.rglob("*"))
+    below, path_of_copy = next(path for path in folder.rglob("*.parquet")).parent, tmp_path / "given"
+    path_of_copy.mkdir()
+    (path_of_copy / "rows.jsonl").write_text('{"id":{"S":"a"}}\n')
     calls = [
         lambda: ddbio.compact(folder),
         lambda: ddbio.plan_compact(folder),
@@ -215,15 +215,15 @@ def test_verbs_do_not_change_what_others_keep(made, tmp_path, name, target):
         lambda: ddbio.scan_to_files("rows", folder / "new", **options),
         lambda: ddbio.write_import_files(pa.table({"id": ["a"]}), folder / "new", key="id:S"),
         lambda: ddbio.write_table(pa.table({"id": ["a"]}), "rows", reject_to=str(folder), **options),
-        lambda: ddbio.load_files(given / "rows.jsonl", "rows", reject_to=f"{folder}/new", **options),
-        lambda: ddbio.replay(given, tmp_path / "log", reject_to=str(folder)),
+        lambda: ddbio.load_files(path_of_copy / "rows.jsonl", "rows", reject_to=f"{folder}/new", **options),
+        lambda: ddbio.replay(path_of_copy, tmp_path / "log", reject_to=str(folder)),
         lambda: handler(dest=str(folder)),
-        lambda: handler(dest=str(given), reject_to=str(folder)),
+        lambda: handler(dest=str(path_of_copy), reject_to=str(folder)),
     ]
     for call in calls:
         with pytest.raises(OptionError, match=r"is (a|an|the) (Delta table|Iceberg table|output of a Spark stream)"):
             call()
-    assert sorted((each, each.stat().st_size) for each in folder.rglob("*")) == before
+    assert sorted((path, path.stat().st_size) for path in folder.rglob("*")) == before
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -245,7 +245,7 @@ def test_a_part_of_a_table_is_not_the_table(made, target, name):
 
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])
 def test_lake_tables_of_ddbio_are_their_items(tmp_path, target, table_format):
-    """No tombstone, no older version, and no column of the table's own is read."""
+    """No tombstone, older version, or column of the table's own is read."""
     folder, (options, rows) = tmp_path / "lake", target
     own(folder, table_format)
     assert ddbio.load_files(folder, "rows", **options).written == len(LIVE)
@@ -260,9 +260,9 @@ def test_lake_tables_of_ddbio_are_their_items(tmp_path, target, table_format):
 
 
 def test_partition_values_have_their_types(tmp_path, target):
-    """The values of a table's partitions are those of its columns, whatever its folders are called."""
+    """The values of a table's partitions are those of its columns, regardless of the folders' names."""
     day, at = dt.date(2026, 11, 21), dt.datetime(2026, 11, 21, 1, 2, 3, 4, dt.UTC)
-    given = {
+    types = {
         "id": ["a", "b"],
         "text": ["x/y z=%", None],
         "day": [day, None],
@@ -272,15 +272,15 @@ def test_partition_values_have_their_types(tmp_path, target):
         "d": [1.5, None],
     }
     names = ["text", "day", "at", "yes", "n", "d"]
-    deltalake.write_deltalake(tmp_path / "t", pa.table(given), partition_by=names)
-    assert ddbio.digest(tmp_path / "t") == ddbio.digest(pa.table(given))
+    deltalake.write_deltalake(tmp_path / "t", pa.table(types), partition_by=names)
+    assert ddbio.digest(tmp_path / "t") == ddbio.digest(pa.table(types))
     options, rows = target
     ddbio.load_files(tmp_path / "t", "rows", hive_partitions="ignore", **options)
     assert rows()[0]["yes"] is True
 
 
 def test_values_of_iceberg_partitions(tmp_path):
-    """A partition by a date is the date, also if the files do not hold the column."""
+    """A partition by a date is the date, even if the files lack the column."""
     fields = (NestedField(1, "id", StringType()), NestedField(2, "day", DateType()), NestedField(3, "v", LongType()))
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "day"))
     rows = pa.table({"id": ["a"], "day": [dt.date(2026, 1, 2)], "v": [1]})
@@ -330,7 +330,7 @@ def protocol(features, version=3, **configuration):
     ],
 )
 def test_features_of_delta_that_are_not_read_are_refused(tmp_path, change, message):
-    """What would be read as wrong rows or columns is refused by its name."""
+    """Features that would be read as wrong rows or columns are refused by name."""
     deltalake.write_deltalake(tmp_path / "t", ROWS)
     change(tmp_path / "t")
     for read in (ddbio.digest, ddbio.infer_schema, ddbio.layout):
@@ -340,7 +340,7 @@ def test_features_of_delta_that_are_not_read_are_refused(tmp_path, change, messa
 
 @pytest.mark.parametrize(("features", "version"), [(["timestampNtz", "v2Checkpoint"], 3), ([], 2)])
 def test_features_of_delta_that_change_no_row_are_read(tmp_path, features, version):
-    """A newer protocol alone is no reason to refuse."""
+    """A newer protocol alone is not refused."""
     deltalake.write_deltalake(tmp_path / "t", ROWS)
     protocol(features, version)(tmp_path / "t")
     assert ddbio.digest(tmp_path / "t") == ddbio.digest(ROWS)
@@ -353,15 +353,15 @@ def test_features_of_delta_that_change_no_row_are_read(tmp_path, features, versi
         lambda update: update.delete_column("v"),
     ],
 )
-def test_iceberg_columns_that_files_do_not_tell_are_refused(tmp_path, rename):
-    """After a column was renamed or dropped, data files hold it under its old name."""
+def test_renamed_or_dropped_iceberg_columns_are_refused(tmp_path, rename):
+    """After a column was renamed or dropped, data files have it under its old name."""
     iceberg(tmp_path / "t", ROWS, rename=rename)
     with pytest.raises(TargetError, match=r"columns were renamed, dropped or given a default \(v\)"):
         ddbio.digest(tmp_path / "t")
 
 
 def test_iceberg_columns_that_were_added_are_read(tmp_path):
-    """A column that older files lack is missing in their rows."""
+    """A column that older files lack is missing from their rows."""
     table = iceberg(tmp_path / "t", ROWS, rename=lambda update: update.add_column("w", LongType()))
     table.append(pa.table({"id": ["d"], "v": [4], "w": [5]}))
     expected = pa.concat_tables([ROWS, pa.table({"id": ["d"], "v": [4], "w": [5]})], promote_options="default")
@@ -369,7 +369,7 @@ def test_iceberg_columns_that_were_added_are_read(tmp_path):
 
 
 def test_a_table_of_iceberg_that_was_moved_or_is_in_doubt(tmp_path):
-    """Files elsewhere, and two newest metadata, are refused; so is a table without its metadata."""
+    """Files elsewhere, and two newest metadata files, are refused; so is a table without its metadata."""
     iceberg(tmp_path / "t", ROWS)
     shutil.copytree(tmp_path / "t", tmp_path / "moved")
     with pytest.raises(TargetError, match="has files elsewhere"):
@@ -381,13 +381,13 @@ def test_a_table_of_iceberg_that_was_moved_or_is_in_doubt(tmp_path):
 
 
 def test_a_hadoop_table_of_iceberg_is_read(tmp_path):
-    """Metadata may be numbered as Hadoop tables are, and be compressed."""
+    """Metadata may be numbered like those of Hadoop tables, and be compressed."""
     iceberg(tmp_path / "t", ROWS)
     metadata = tmp_path / "t" / "metadata"
     newest = max(metadata.glob("*.metadata.json"))
     (metadata / "v7.gz.metadata.json").write_bytes(gzip.compress(newest.read_bytes()))
-    for each in metadata.glob("0*.metadata.json"):
-        each.unlink()
+    for path in metadata.glob("0*.metadata.json"):
+        path.unlink()
     assert ddbio.digest(tmp_path / "t") == ddbio.digest(ROWS)
     assert ddbio.validate(tmp_path / "t", ROWS, key="id").equal
 
@@ -400,18 +400,18 @@ def test_folders_on_s3(made, target, kind):
         client = ClientSpec(endpoint_url=server.endpoint_url, region="us-east-1").client("s3")
         client.create_bucket(Bucket="tables")
         folder = made / kind.replace(" ", "-")
-        files = sorted(each for each in folder.rglob("*") if each.is_file())
-        for each in files:
-            client.put_object(Bucket="tables", Key=f"a/t/{each.relative_to(folder)}", Body=each.read_bytes())
-        given, uri = {"s3_endpoint_url": server.endpoint_url, "region": "us-east-1"}, "s3://tables/a/t"
-        assert ddbio.digest(uri, **given) == ddbio.digest(pa.Table.from_pylist(LIVE))
-        ddbio.load_files(uri, "rows", **{**options, **given})
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        for file in files:
+            client.put_object(Bucket="tables", Key=f"a/t/{file.relative_to(folder)}", Body=file.read_bytes())
+        connection, uri = {"s3_endpoint_url": server.endpoint_url, "region": "us-east-1"}, "s3://tables/a/t"
+        assert ddbio.digest(uri, **connection) == ddbio.digest(pa.Table.from_pylist(LIVE))
+        ddbio.load_files(uri, "rows", **{**options, **connection})
         assert rows() == LIVE
         calls = [
-            lambda: ddbio.compact(uri, **given),
-            lambda: ddbio.compact("s3://tables/a/", **given),
-            lambda: ddbio.scan_to_files("rows", f"{uri}/new", **{**options, **given}),
-            lambda: ddbio.digest("s3://tables/a/", **given),
+            lambda: ddbio.compact(uri, **connection),
+            lambda: ddbio.compact("s3://tables/a/", **connection),
+            lambda: ddbio.scan_to_files("rows", f"{uri}/new", **{**options, **connection}),
+            lambda: ddbio.digest("s3://tables/a/", **connection),
         ]
         for call in calls:
             with pytest.raises(OptionError, match=r"(is|holds) (a Delta table|the output of a Spark stream)"):
@@ -420,7 +420,7 @@ def test_folders_on_s3(made, target, kind):
 
 
 def test_folders_of_ddbio_in_a_folder(tmp_path, target):
-    """Of each folder in a folder only live files are read, also after a compaction that left the old ones."""
+    """Only the live files of each subfolder are read, also after a compaction that left the old ones."""
     options, _ = target
     ddbio.write_table(ROWS, "rows", **options)
     for name in ("x", "y"):
@@ -443,8 +443,8 @@ def test_hudi_tables_of_others_are_refused(tmp_path):
             call(tmp_path)
 
 
-def test_a_stream_of_spark_whose_log_is_not_whole(tmp_path):
-    """A batch that is gone, a committed file that is gone, and another version of the log are errors."""
+def test_a_stream_of_spark_with_an_incomplete_log(tmp_path):
+    """A missing batch, a missing committed file, and another version of the log are errors."""
     stream(tmp_path / "out")
     log = tmp_path / "out" / "_spark_metadata"
     (log / "3").write_text("v1\n")
@@ -460,7 +460,7 @@ def test_a_stream_of_spark_whose_log_is_not_whole(tmp_path):
 
 
 def test_a_part_of_a_stream_is_what_was_committed(tmp_path):
-    """A partition of the output of a stream, and a glob in it, leave out what was never committed."""
+    """A partition of the output of a stream, and a glob in it, omit files that were never committed."""
     stream(tmp_path / "out")
     part = tmp_path / "out" / "day=1"
     part.mkdir()
@@ -473,7 +473,7 @@ def test_a_part_of_a_stream_is_what_was_committed(tmp_path):
 
 
 def test_an_export_is_what_its_manifests_say(tmp_path, target):
-    """Digest and schema of an export read its files and no others; an export that has not ended is refused."""
+    """Digest and schema of an export read exactly its files; an export that has not ended is refused."""
     options, _ = target
     ddbio.write_table(pa.Table.from_pylist(LIVE), "rows", **options)
     ddbio.scan_to_files("rows", tmp_path / "export", format="dynamodb-export", **options)
@@ -493,7 +493,7 @@ def test_an_export_is_what_its_manifests_say(tmp_path, target):
 
 
 def test_a_part_of_a_folder_of_ddbio(tmp_path, target):
-    """In a partition of a folder, what a compaction has replaced is not read again, and the part is not compacted."""
+    """In a partition of a folder, files that a compaction has replaced are not read, and no compaction starts."""
     options, _ = target
     rows = pa.table({"id": ["a", "b"], "day": ["1", "1"]})
     ddbio.write_table(rows, "rows", **options)
@@ -511,10 +511,10 @@ def test_a_part_of_a_folder_of_ddbio(tmp_path, target):
 
 
 def test_a_log_holds_no_items(tmp_path, target):
-    """The changes of a log are no rows to load; its layout can be had."""
+    """The changes of a log are not rows to load; its layout can be reported."""
     options, rows = target
-    with logged() as (_, given):
-        ddbio.capture("rows", tmp_path / "log", available_now=True, **given)
+    with logged() as (_, connection):
+        ddbio.capture("rows", tmp_path / "log", available_now=True, **connection)
     assert recognize(LocalStore(tmp_path / "log")).kind == "log"
     for call in (
         lambda: ddbio.load_files(tmp_path / "log", "rows", **options),
@@ -529,14 +529,14 @@ def test_a_log_holds_no_items(tmp_path, target):
 
 def exported(folder):
     """Make a native export."""
-    with logged() as (_, given):
-        ddbio.scan_to_files("rows", folder, format="dynamodb-export", **given)
+    with logged() as (_, connection):
+        ddbio.scan_to_files("rows", folder, format="dynamodb-export", **connection)
 
 
 def begun_log(folder):
     """Make a log of changes."""
-    with logged() as (_, given):
-        ddbio.capture("rows", folder, available_now=True, **given)
+    with logged() as (_, connection):
+        ddbio.capture("rows", folder, available_now=True, **connection)
 
 
 NESTED = {"stream": stream, "log": begun_log, "export": exported, "delta": delta}
@@ -547,12 +547,12 @@ NESTED = {"stream": stream, "log": begun_log, "export": exported, "delta": delta
 def test_what_lies_below_a_folder_is_not_read_or_changed_without_its_metadata(tmp_path, target, name, depth):
     """Verbs over a folder above a log, a stream, an export or a table are refused, and name it; nothing changes."""
     options, rows = target
-    place = tmp_path / "top" / depth
-    place.parent.mkdir(parents=True)
-    NESTED[name](place)
+    folder_below = tmp_path / "top" / depth
+    folder_below.parent.mkdir(parents=True)
+    NESTED[name](folder_below)
     pq.write_table(ROWS, tmp_path / "top" / "rows.parquet")
     pq.write_table(ROWS, tmp_path / "top" / "more.parquet")
-    before = sorted((each, each.stat().st_size) for each in tmp_path.rglob("*"))
+    before = sorted((path, path.stat().st_size) for path in tmp_path.rglob("*"))
     calls = [
         lambda: ddbio.load_files(tmp_path / "top", "rows", **options),
         lambda: ddbio.load_files(f"{tmp_path}/top/**", "rows", **options),
@@ -566,13 +566,13 @@ def test_what_lies_below_a_folder_is_not_read_or_changed_without_its_metadata(tm
     for call in calls:
         with pytest.raises(OptionError, match=rf"top holds (?:an?|the) .* in {depth}/.*: give {tmp_path}/top/{depth}"):
             call()
-    assert sorted((each, each.stat().st_size) for each in tmp_path.rglob("*")) == before
+    assert sorted((path, path.stat().st_size) for path in tmp_path.rglob("*")) == before
     assert ddbio.digest(f"{tmp_path}/top/*.parquet") == ddbio.digest(pa.concat_tables([ROWS, ROWS]))
     assert rows() == []
 
 
-def test_folders_of_ddbio_below_a_folder_are_read_by_their_notes(tmp_path, target):
-    """Files that a compaction has replaced are not read from above; a compaction from above would break the notes."""
+def test_folders_of_ddbio_below_a_folder_are_read_by_their_records(tmp_path, target):
+    """From above, files that a compaction has replaced are not read; a compaction from above is refused."""
     options, _ = target
     ddbio.write_table(ROWS, "rows", **options)
     for day in ("day=1", "day=2"):
@@ -605,17 +605,17 @@ def test_an_hour_of_a_log_holds_no_items(tmp_path, target):
 
 
 def test_the_data_of_an_export_is_not_compacted(tmp_path):
-    """The folder of an export's data alone is read as plain files, and stays as its manifest says."""
+    """The folder of an export's data alone is read as plain files, and keeps the files of its manifest."""
     exported(tmp_path / "export")
     data = tmp_path / "export" / "data"
-    before = sorted((each, each.stat().st_size) for each in data.iterdir())
+    before = sorted((path, path.stat().st_size) for path in data.iterdir())
     with pytest.raises(OptionError, match="holds the data of a native export: a compaction would break it"):
         ddbio.compact(data)
-    assert sorted((each, each.stat().st_size) for each in data.iterdir()) == before
+    assert sorted((path, path.stat().st_size) for path in data.iterdir()) == before
     assert ddbio.digest(data) == ddbio.digest(ROWS)
 
 
 def test_a_header_without_rows_has_no_columns(tmp_path):
-    """CSV that is nothing but a header has a schema without attributes."""
+    """CSV with only a header has a schema without attributes."""
     (tmp_path / "rows.csv").write_text("id,v\n")
     assert ddbio.infer_schema(tmp_path).to_arrow().names == ["_rescue"]

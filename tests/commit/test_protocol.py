@@ -24,11 +24,11 @@ INFO = CommitInfo(created_at="2025-01-02T03:04:05Z", source={"table": "flights"}
 
 
 class Death(BaseException):
-    """Stand for the end of the process: nothing catches it."""
+    """End of the process: nothing catches it."""
 
 
 class DyingStore:
-    """Pass calls on to a store and die at one that changes it, before or after its effect, and at every later one."""
+    """Store that dies at a call that changes it, before or after its effect, and at every later call."""
 
     def __init__(self, store, dies_at, *, after_effect):
         self._store = store
@@ -48,7 +48,7 @@ class DyingStore:
 
     @property
     def hazard(self):
-        """Return nothing: it is a folder of its own."""
+        """Return nothing: deleting the folder deletes nothing else."""
         return
 
     def __getattr__(self, name):
@@ -71,7 +71,7 @@ class DyingStore:
 
 
 def at(store, mode="append", **more):
-    """Return a target whose other jobs are dead: no claim outlives a lease of no seconds."""
+    """Return a target whose other jobs are dead, because its lease lasts 0 s."""
     return Target(store=store, mode=mode, **{"lease_seconds": 0, **more})
 
 
@@ -81,12 +81,12 @@ def prepare(store, mode, job_id, **more):
 
 
 def commit(store, job_id, staged, info, replaced=(), mode=None):
-    """Commit what a job staged."""
+    """Commit the staged files of a job."""
     return at(store, mode or ("overwrite" if replaced else "append")).commit(job_id, staged, info, replaced)
 
 
 def path_of(job_id, task):
-    """Return the path of a task's file: those of odd tasks lie in folders, as files of partitions do."""
+    """Return the path of a task's file: those of odd tasks are in folders, like files of partitions."""
     return FileNaming(job_id, task).path(0, "parquet", "day=1/place=a%2Fb c/" if task % 2 else "")
 
 
@@ -98,25 +98,25 @@ def stage(store, job_id, task, data=b"rows"):
 
 
 def run(store, job_id, mode="append", tasks=2):
-    """Run a whole job; return its manifest's path."""
+    """Run a complete job; return its manifest's path."""
     replaced = prepare(store, mode, job_id)
     return commit(store, job_id, [stage(store, job_id, task) for task in range(tasks)], INFO, replaced, mode)
 
 
 def visible(store):
-    """Return the paths of all that is visible but the claims of jobs that run."""
-    return {each.path for each in store.list() if not (is_claim(each.path) or version_at(each.path))}
+    """Return the paths of all visible objects, except the claims of running jobs."""
+    return {entry.path for entry in store.list() if not (is_claim(entry.path) or version_at(entry.path))}
 
 
 def committed(job_id, tasks=2):
-    """Return the paths that a committed job has."""
+    """Return the paths of a committed job."""
     return {path_of(job_id, task) for task in range(tasks)} | {manifest_path(job_id)}
 
 
 def deaths(*, by_turns=False):
-    """Yield every call to die at, before and after its effect, or by turns where calls are dear.
+    """Yield every call to die at, before and after its effect, or alternately if calls are expensive.
 
-    Both at every call of an object store in memory: ``tests/jobs/test_job_schedules.py``.
+    ``tests/jobs/test_job_schedules.py`` tests both at every call of an object store in memory.
     """
     for dies_at in itertools.count(1):
         for after_effect in (dies_at % 2 == 0,) if by_turns else (False, True):
@@ -131,13 +131,13 @@ def test_a_commit_shows_files_and_manifest(make_store, staged_left):
     assert staged_left(store) == []
     manifest = json.loads(store.read(path))
     assert manifest["rows"] == 8
-    known = {"partition": {}, "statistics": None}
-    assert manifest["files"][1] == {"path": path_of("one", 1), "bytes": 4, "rows": 4, **known}
+    no_facts = {"partition": {}, "statistics": None}
+    assert manifest["files"][1] == {"path": path_of("one", 1), "bytes": 4, "rows": 4, **no_facts}
     assert (manifest["source"], manifest["digest"]) == ({"table": "flights"}, "7f")
 
 
 def test_nothing_is_visible_before_the_commit(make_store):
-    """Staged files are neither listed nor in the way of a job that wants an empty target."""
+    """Staged files are not listed, and do not prevent a job that requires an empty target."""
     store = make_store()
     prepare(store, "error", "one")
     stage(store, "one", 0)
@@ -146,7 +146,7 @@ def test_nothing_is_visible_before_the_commit(make_store):
 
 
 def test_mode_error_refuses_what_is_not_empty(make_store):
-    """The refusal names the target, what it holds and the ways out, and leaves no trace."""
+    """The refusal names the target, an object in it and the alternatives, and leaves nothing."""
     store = make_store()
     run(store, "one")
     with pytest.raises(TargetError, match=r"is not empty.*append or overwrite") as refused:
@@ -157,7 +157,7 @@ def test_mode_error_refuses_what_is_not_empty(make_store):
 
 @pytest.mark.parametrize("mode", ["error", "append", "overwrite"])
 def test_what_killed_jobs_set_aside_is_no_content(s3_store, mode):
-    """It makes no target full, and goes when it is a week old; what a running job has, or a person put there, stays."""
+    """Spilled rows do not fill a target, and are deleted after a week; files of running jobs and persons stay."""
     names = ("20250101T000000Z_00000001", "20250102T000001Z_00000002", "20259999T000000Z_00000003", "mine")
     paths = [f"_ddbio/staging/{name}/spill/items/00000/0-00000" for name in names]
     for path in paths:
@@ -168,8 +168,8 @@ def test_what_killed_jobs_set_aside_is_no_content(s3_store, mode):
     assert visible(s3_store).issuperset(paths[1:])
 
 
-def test_what_a_dead_job_spilled_goes_with_its_claim(s3_store):
-    """The next job need not wait a week where a claim says that its job has died."""
+def test_spilled_rows_of_a_dead_job_are_deleted_with_its_claim(s3_store):
+    """The next job need not wait for a week if a claim shows that the job has died."""
     prepare(s3_store, "append", "dead")
     s3_store.put("_ddbio/staging/dead/spill/items/00000-00000", b"rows")
     run(s3_store, "two", mode="error")
@@ -177,7 +177,7 @@ def test_what_a_dead_job_spilled_goes_with_its_claim(s3_store):
 
 
 def test_a_manifest_without_files_counts_as_content(make_store):
-    """A job that wrote no row is an answer, which mode error does not mix with another."""
+    """A job without rows is a result, which mode error does not mix with another one."""
     store = make_store()
     run(store, "one", tasks=0)
     assert visible(store) == {manifest_path("one")}
@@ -196,7 +196,7 @@ def test_append_adds_and_overwrite_replaces(make_store):
 
 
 def test_abort_before_the_commit_leaves_nothing(make_store, staged_left, tmp_path):
-    """An aborted job leaves no file, no upload and no folder, also where a task never reported."""
+    """An aborted job leaves no file, upload or folder, even if a task never reported."""
     store = make_store()
     before = set(tmp_path.rglob("*"))
     prepare(store, "error", "one")
@@ -211,7 +211,7 @@ def test_abort_before_the_commit_leaves_nothing(make_store, staged_left, tmp_pat
 
 
 def test_abort_spares_other_jobs(make_store, staged_left):
-    """An abort touches neither another job's files nor what it has staged."""
+    """An abort touches neither another job's files nor its staged files."""
     store = make_store()
     run(store, "one")
     prepare(store, "append", "two", lease_seconds=60)
@@ -223,7 +223,7 @@ def test_abort_spares_other_jobs(make_store, staged_left):
 
 
 def test_attempts_that_lost_are_swept(make_store, staged_left):
-    """What a failed or speculative attempt staged goes with the commit of its job."""
+    """Files that a failed or speculative attempt staged are deleted with the commit of its job."""
     store = make_store()
     prepare(store, "error", "one")
     stage(store, "one", 0, b"lost")
@@ -233,7 +233,7 @@ def test_attempts_that_lost_are_swept(make_store, staged_left):
 
 
 def test_what_killed_jobs_staged_goes_a_week_later(make_store, staged_left):
-    """Uploads and staged files of a job that was killed, claim or none, are swept by the first job a week later."""
+    """Uploads and staged files of a killed job, with or without claim, are deleted by the first job a week later."""
     store = make_store()
     for job_id in ("20250101T000000Z_00000001", "20250105T000000Z_00000002", "mine"):
         stage(store, job_id, 0, b"lost")
@@ -241,12 +241,12 @@ def test_what_killed_jobs_staged_goes_a_week_later(make_store, staged_left):
     run(store, "20250109T000000Z_00000004", mode="append")
     left = staged_left(store)
     assert len(left) == 2
-    assert not any("00000001" in each for each in left)
+    assert not any("00000001" in name for name in left)
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 def test_a_death_anywhere_in_a_commit_is_mended(make_store, staged_left, mode):
-    """Whatever call a commit dies at, the next job finds all of it or none, and nothing staged remains."""
+    """After a commit died at any call, the next job finds all of it or none, and nothing staged remains."""
     outcomes = set()
     for dies_at, after_effect in deaths(by_turns=isinstance(make_store(), S3Store)):
         store = make_store()
@@ -272,7 +272,7 @@ def test_a_death_anywhere_in_a_commit_is_mended(make_store, staged_left, mode):
 
 
 def test_a_death_leaves_partitions_old_or_new(tmp_path, staged_left):
-    """A job that replaces its partitions replaces all of them or none, wherever it dies; the others stay."""
+    """A job that replaces its partitions replaces all of them or none if it dies; the others stay."""
     outcomes = set()
     for dies_at, after_effect in deaths():
         store = LocalStore(tmp_path / f"{dies_at}{after_effect}")
@@ -290,7 +290,7 @@ def test_a_death_leaves_partitions_old_or_new(tmp_path, staged_left):
         new = {path_of("one", 1), path_of("one", 3), manifest_path("one")}
         done = visible(store) == (committed("old") - {path_of("old", 1)}) | new
         assert done or visible(store) == committed("old")
-        assert {each.path for each in live_files(store).files} == {path for path in visible(store) if "part-" in path}
+        assert {file.path for file in live_files(store).files} == {path for path in visible(store) if "part-" in path}
         assert staged_left(store) == []
         outcomes.add(done)
         if dying.survived:
@@ -300,7 +300,7 @@ def test_a_death_leaves_partitions_old_or_new(tmp_path, staged_left):
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 def test_an_abort_after_a_death_anywhere_leaves_all_or_none(make_store, staged_left, mode):
-    """A job whose commit fails is undone by its abort unless it is past undoing, then it is finished."""
+    """A job whose commit fails is undone by its abort, or finished if it cannot be undone any more."""
     outcomes = set()
     for dies_at, after_effect in deaths(by_turns=isinstance(make_store(), S3Store)):
         store = make_store()
@@ -324,7 +324,7 @@ def test_an_abort_after_a_death_anywhere_leaves_all_or_none(make_store, staged_l
 
 @pytest.mark.parametrize("gone", [False, True])
 def test_mending_itself_may_die_anywhere(tmp_path, local_store, staged_left, gone):
-    """A mend that dies is mended by the next one, whether it was finishing a commit or undoing it."""
+    """A repair that dies is completed by the next one, both of a finished and of an undone commit."""
     for dies_at, after_effect in deaths():
         store = type(local_store)(tmp_path / f"{dies_at}{after_effect}")
         run(store, "old")
@@ -348,7 +348,7 @@ def test_mending_itself_may_die_anywhere(tmp_path, local_store, staged_left, gon
 
 
 def test_uploads_that_are_gone_undo_the_commit(local_store):
-    """A commit cut short whose staged files have vanished is undone, completed files included."""
+    """An interrupted commit whose staged files are missing is undone, including completed files."""
     store = local_store
     prepare(store, "error", "one")
     staged = [stage(store, "one", task) for task in range(3)]
@@ -360,8 +360,8 @@ def test_uploads_that_are_gone_undo_the_commit(local_store):
     assert visible(store) == set()
 
 
-def test_a_mended_job_is_not_replaced_twice(make_store):
-    """An intent left behind its manifest is only dropped: what appeared since under a replaced name stays."""
+def test_a_repaired_job_does_not_replace_twice(make_store):
+    """An intent that is older than its manifest is only deleted: newer objects under a replaced name stay."""
     store = make_store()
     store.put("data.parquet", b"older")
     replaced = prepare(store, "overwrite", "one", overwrite_foreign=True)
@@ -385,7 +385,7 @@ def test_job_ids_must_be_unique(make_store):
 
 @pytest.mark.parametrize("mode", ["error", "append", "overwrite"])
 def test_a_job_that_is_committed_is_not_run_again(make_store, mode):
-    """The same job id again tells what its first run did, in every mode, and changes nothing."""
+    """The same job id again returns the result of its first run, in every mode, and changes nothing."""
     store = make_store()
     path = run(store, "one", mode=mode)
     before = visible(store)
@@ -397,7 +397,7 @@ def test_a_job_that_is_committed_is_not_run_again(make_store, mode):
 
 @pytest.mark.parametrize("mode", ["error", "append"])
 def test_the_same_command_after_a_death_in_its_commit_does_not_append_twice(make_store, mode):
-    """Mode error reports the run whose commit it finished; append says so, and appends when it is asked again."""
+    """Mode error reports the run whose commit it finished; append raises, and appends when it is run again."""
     store = make_store()
     command = {"mode": mode, "command": "scan orders"}
     at(store, **command).prepare("one")
@@ -412,39 +412,39 @@ def test_the_same_command_after_a_death_in_its_commit_does_not_append_twice(make
 
 
 def test_a_live_commit_is_left_alone(make_store, staged_left):
-    """Another job neither finishes nor undoes the commit of one that runs, however slow it is."""
+    """Another job neither finishes nor undoes the commit of a running job, even if it is slow."""
     store = make_store()
     prepare(store, "append", "one")
     staged = [stage(store, "one", task) for task in range(2)]
     with pytest.raises(Death):
         commit(DyingStore(store, 3, after_effect=False), "one", staged, INFO)
-    before = {each.path for each in store.list()}
+    before = {entry.path for entry in store.list()}
     prepare(store, "append", "two", lease_seconds=60)
-    assert {each.path for each in store.list()} == before | {claim_path("two")}
+    assert {entry.path for entry in store.list()} == before | {claim_path("two")}
     assert len(staged_left(store)) == 1
 
 
 @pytest.mark.parametrize("modes", [("error", "error"), ("overwrite", "overwrite"), ("error", "overwrite")])
 def test_jobs_that_exclude_each_other_do_not_both_succeed(make_store, modes):
-    """While a job runs that wants the target for itself, another such job is refused; appending ones are not."""
+    """While a job runs that requires the target for itself, another such job is refused; appending ones are not."""
     store = make_store()
     with publishing(Target(store=store, mode=modes[0], lease_seconds=6), "one") as complete:
         with pytest.raises(TargetError, match=r"written to by job one \(mode .*, process \d+"):
             prepare(store, modes[1], "two", lease_seconds=30)
-        run_beside(store, "three")
+        run_concurrently(store, "three")
         complete([stage(store, "one", 0)], INFO)
     assert visible(store) == committed("one", tasks=1) | committed("three")
 
 
-def run_beside(store, job_id):
-    """Append beside jobs that run."""
+def run_concurrently(store, job_id):
+    """Append while other jobs run."""
     target = Target(store=store, mode="append")
     with publishing(target, job_id) as complete:
         complete([stage(store, job_id, task) for task in range(2)], INFO)
 
 
 def test_what_appends_during_an_overwrite_stays(make_store):
-    """A job that appends while another overwrites is whole afterwards, be it in the middle of its commit."""
+    """A job that appends while another one overwrites is complete afterwards, even during its commit."""
     store = make_store()
     run(store, "old")
     prepare(store, "append", "new")
@@ -458,8 +458,8 @@ def test_what_appends_during_an_overwrite_stays(make_store):
     assert visible(store) == committed("one") | committed("new")
 
 
-def test_what_begins_to_append_when_an_overwrite_has_begun_stays(make_store, monkeypatch):
-    """An overwrite spares the files of a job that claimed the target after it, and is in the middle of its commit."""
+def test_a_job_that_appends_after_an_overwrite_started_stays(make_store, monkeypatch):
+    """An overwrite keeps the files of a job that claimed the target after it, and is in its commit."""
     store, begun = make_store(), []
     listing = store.list
 
@@ -479,7 +479,7 @@ def test_what_begins_to_append_when_an_overwrite_has_begun_stays(make_store, mon
 
 
 def test_small_objects_of_what_appends_during_an_overwrite_stay(make_store):
-    """An overwrite deletes the old objects of a name, not those that a job beside it published there meanwhile."""
+    """An overwrite deletes the old objects of a name, but not those that a concurrent job published there."""
     store, info = make_store(), replace(INFO, objects=(SmallObject("summary.json", "new"),))
     with publishing(Target(store=store, mode="error"), "old") as complete:
         complete([stage(store, "old", 0)], replace(INFO, objects=(SmallObject("summary.json", "old"),)))
@@ -495,8 +495,8 @@ def test_small_objects_of_what_appends_during_an_overwrite_stay(make_store):
     ("is_back", "reason"), [(False, "has lost its claim"), (True, "was written to meanwhile by job two")]
 )
 def test_a_job_that_was_taken_for_dead_does_not_commit(make_store, monkeypatch, is_back, reason):
-    """A job that slept longer than its lease finds its claim gone, or the other's manifest, and leaves nothing."""
-    # It renews nothing by itself: a renewal just after the other's claim would show that it lives.
+    """A job that slept longer than its lease finds its claim missing, or the other's manifest, and leaves nothing."""
+    # The job does not renew its claim: a renewal just after the other job's claim would show that it is alive.
     monkeypatch.setattr(claims, "_MIN_RENEWAL_SECONDS", 3600)
     store = make_store()
     job = publishing(at(store, "error"), "one")
@@ -504,7 +504,7 @@ def test_a_job_that_was_taken_for_dead_does_not_commit(make_store, monkeypatch, 
     staged = [stage(store, "one", 0)]
     run(store, "two", mode="error")
     if is_back:
-        # A renewal that had begun before the other deleted the claim has written it again.
+        # A renewal that had started before the other job deleted the claim has written it again.
         at(store, "error").claim("one").write()
     with pytest.raises(TargetError, match=reason) as lost:
         complete(staged, INFO)
@@ -512,8 +512,8 @@ def test_a_job_that_was_taken_for_dead_does_not_commit(make_store, monkeypatch, 
     assert visible(store) == committed("two")
 
 
-def test_a_job_of_a_process_that_has_ended_is_dead_at_once(local_store):
-    """No lease is waited for where the process of a claim is known to be gone."""
+def test_a_job_of_a_process_that_has_ended_is_dead_immediately(local_store):
+    """If the process of a claim has certainly ended, no lease is waited for."""
     script = """
 import os, sys
 from ddbio.commit.protocol import Target
@@ -522,13 +522,13 @@ Target(store=LocalStore(sys.argv[1]), mode="overwrite").prepare("one")
 os._exit(9)
 """
     subprocess.run([sys.executable, "-c", script, local_store.uri], check=False)
-    assert [each.path for each in local_store.list()] == [claim_path("one")]
+    assert [entry.path for entry in local_store.list()] == [claim_path("one")]
     Target(store=local_store, mode="overwrite").prepare("two")
-    assert [each.path for each in local_store.list()] == [claim_path("two")]
+    assert [entry.path for entry in local_store.list()] == [claim_path("two")]
 
 
 def test_claims_are_renewed(make_store):
-    """While a job runs its claim is written again, so that nobody takes it for dead."""
+    """While a job runs its claim is renewed, so that no job considers it dead."""
     store = make_store()
     with publishing(Target(store=store, mode="append", lease_seconds=1), "one"):
         first = next(iter(store.list(claim_path("one"))))
@@ -539,7 +539,7 @@ def test_claims_are_renewed(make_store):
 
 
 def test_overwrite_deletes_what_ddbio_wrote_and_no_more(make_store):
-    """Files that no manifest names are refused by name, and go where that is asked for."""
+    """Files that no manifest names are refused by name, and deleted if requested."""
     store = make_store()
     run(store, "one")
     store.put("precious.csv", b"rows")
@@ -552,7 +552,7 @@ def test_overwrite_deletes_what_ddbio_wrote_and_no_more(make_store):
 
 
 def test_overwrite_spares_roots_and_the_working_folder(tmp_path, s3_spec, monkeypatch):
-    """A target whose deletion would take more than a job's output is refused before anything is written."""
+    """A target whose deletion would delete more than a job's output is refused before anything is written."""
     (tmp_path / "here" / "below").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here" / "below")
     s3_spec.client("s3").create_bucket(Bucket="rooted")
@@ -563,7 +563,7 @@ def test_overwrite_spares_roots_and_the_working_folder(tmp_path, s3_spec, monkey
 
 
 def test_small_objects_are_part_of_the_commit(make_store):
-    """Small objects of a format are written after its files, whichever job ends the commit, and replaced with them."""
+    """Small objects of a format are written after its files by the job that ends the commit, and replaced with them."""
     info = replace(INFO, objects=(SmallObject("manifest.md5", "1"), SmallObject("manifest.json", "{}")))
     for dies_at, after_effect in deaths(by_turns=isinstance(make_store(), S3Store)):
         store = make_store()
@@ -586,7 +586,7 @@ def test_small_objects_are_part_of_the_commit(make_store):
 
 
 def test_states_of_newer_versions_are_refused(make_store):
-    """A claim, an intent or a manifest whose layout is unknown ends the job with a word, and stays."""
+    """A claim, an intent or a manifest of an unknown layout ends the job with an error, and stays."""
     store = make_store()
     store.put("_ddbio/one.intent.json", b'{"format": 2}')
     with pytest.raises(TargetError, match="has format 2, this ddbio knows 1"):
@@ -596,6 +596,6 @@ def test_states_of_newer_versions_are_refused(make_store):
 
 @pytest.mark.parametrize("job_id", ["", "a-b", "../up", "a b"])
 def test_job_ids_fit_into_names(local_store, job_id):
-    """A job id that a file name cannot carry is refused before anything is made."""
+    """A job id that a file name cannot contain is refused before anything is made."""
     with pytest.raises(OptionError, match="letters, digits and underscores"):
         prepare(local_store, "error", job_id)

@@ -1,6 +1,6 @@
-"""Jobs that share a target, interleaved call by call in the order that a seed draws, some of them killed.
+"""Jobs that share a target, interleaved call by call in an order drawn by a seed, some of them killed.
 
-Only one thread runs at a time, and hands over before each call to the store: a seed is one repeatable schedule.
+Only one thread runs at a time, and yields before each call to the store: a seed is one repeatable schedule.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ NOW = 1_000.0
 
 
 class KilledError(BaseException):
-    """Stand for the end of a process: all its later calls end likewise."""
+    """End of a process: all its later calls raise it, too."""
 
 
 class Schedule:
-    """Run threads one at a time, in an order drawn by a seed; some are suspended for longer than any lease."""
+    """Scheduler of threads, one at a time, in an order drawn by a seed; some are suspended longer than any lease."""
 
     def __init__(self, seed, suspends):
         self.rng = random.Random(seed)
@@ -42,7 +42,7 @@ class Schedule:
         self._returned = threading.Semaphore(0)
 
     def run(self, works):
-        """Run all of the works to their ends; each is called with its number."""
+        """Run all of the functions to their ends; each is called with its number."""
         threads = {}
         for number, work in enumerate(works):
             self._turns[number] = threading.Semaphore(0)
@@ -60,7 +60,7 @@ class Schedule:
                 threads.pop(number).join()
 
     def hand_over(self, number, *, may_suspend):
-        """Let others run until it is this thread's turn again."""
+        """Run other threads until it is this thread's turn again."""
         if may_suspend and self.rng.random() < self._suspends:
             self.suspended.add(number)
         self._returned.release()
@@ -76,9 +76,9 @@ class Schedule:
 
 
 class MemoryStore:
-    """Hold objects in memory. A handle belongs to one job: it hands over before each call, and may die at one.
+    """Store in memory. A handle belongs to one job: it yields before each call, and may die at one.
 
-    Calls of a job's own pool of threads happen within its turn.
+    Calls of a job's own pool of threads run during its turn.
     """
 
     uri, hazard = "memory://target", None
@@ -89,7 +89,7 @@ class MemoryStore:
         self._left = LONGEST
 
     def handle(self, schedule, number, calls):
-        """Return a handle for the job in this thread, which dies after so many calls."""
+        """Return a handle for the job in this thread, which dies after this number of calls."""
         made = MemoryStore(self.world)
         made._schedule, made._number, made._thread, made._left = schedule, number, threading.get_ident(), calls
         return made
@@ -117,20 +117,22 @@ class MemoryStore:
             raise NotFoundError(staged.path)
 
     def abort(self, job_id):
-        """Discard what is staged for a job."""
+        """Discard the staged files of a job."""
         self._call()
         for path in [path for path in self.world["staged"] if job_id in path]:
             del self.world["staged"][path]
 
     def staged_jobs(self):
-        """Return no job: what one staged that lost its claim and was killed goes after a week."""
+        """Return no job: staged files of a killed job that lost its claim are deleted after a week."""
         return set()
 
     def list(self, prefix=""):
         """Return the objects below a prefix."""
         self._call()
-        found = sorted((path, entry) for path, entry in self.world["objects"].items() if path.startswith(prefix))
-        return iter([StoredObject(path, len(data), str(at), self._written_at(path, at)) for path, (data, at) in found])
+        entries = sorted((path, entry) for path, entry in self.world["objects"].items() if path.startswith(prefix))
+        return iter(
+            [StoredObject(path, len(data), str(at), self._written_at(path, at)) for path, (data, at) in entries]
+        )
 
     def read(self, path):
         """Return an object."""
@@ -144,12 +146,12 @@ class MemoryStore:
         yield self.read(path)
 
     def put(self, path, data):
-        """Write an object; who stands still at a small object has asked for its claim just before."""
+        """Write an object; a job that is suspended at a small object has checked its claim just before."""
         self._call(may_suspend=path.startswith(META))
         self._write(path, data)
 
     def put_if_absent(self, path, data):
-        """Write an object that is not there."""
+        """Write an object that does not exist."""
         self._call()
         if path in self.world["objects"]:
             return False
@@ -163,7 +165,7 @@ class MemoryStore:
             self.world["objects"].pop(path, None)
 
     def _written_at(self, path, at):
-        """Return when an object was written: jobs that run have renewed their claims lately, others long ago."""
+        """Return the time of writing of an object: running jobs have renewed their claims recently, others long ago."""
         if self._schedule is None or not is_claim(path):
             return NOW
         number = int(path.removeprefix(f"{META}job")[0])
@@ -176,7 +178,7 @@ class MemoryStore:
 
 
 class MemorySink:
-    """Stage one file when it is finished."""
+    """Sink that stages one file when it is finished."""
 
     def __init__(self, staged, path):
         self._staged, self._path = staged, path
@@ -191,12 +193,12 @@ class MemorySink:
 
 
 def _small_object(number):
-    """Return what a job's format needs beside its files; the name does not tell the job."""
+    """Return an additional object of a job's format, whose name does not contain the job id."""
     return SmallObject(f"{'abcd'[number]}.json", "{}")
 
 
 class Jobs:
-    """Run jobs at one target by a schedule, and note what became of each."""
+    """Jobs at one target that run by a schedule, with their outcomes."""
 
     def __init__(self, seed, modes, *, suspends, killed):
         self.seed, self.schedule, self.store = seed, Schedule(seed, suspends), MemoryStore()
@@ -226,16 +228,16 @@ class Jobs:
             self.committed.add(number)
 
     def clean_up(self):
-        """Do what the next job at the target does first; return the paths of all that is left."""
+        """Clean up the target like the next job; return the paths of all remaining objects."""
         last = Target(store=self.store, mode="append", lease_seconds=0)
         last.prepare("last")
         abort(self.store, "last")
         return {path for path in self.store.world["objects"] if version_at(path) is None}
 
     def check(self):
-        """Check what holds whatever happened; return the numbers of the jobs whose files are there.
+        """Check the invariants; return the numbers of the jobs whose files exist.
 
-        Each job is there with all its files or not at all; what was committed stays unless an overwrite replaced it.
+        Each job has all its files or none; a committed job stays unless an overwrite replaced it.
         """
         left = self.clean_up()
         shown = {number for number in range(len(self.modes)) if manifest_path(f"job{number}") in left}
@@ -244,14 +246,14 @@ class Jobs:
         assert left == files | objects | {manifest_path(f"job{number}") for number in shown}, self.seed
         assert live_files(self.store).paths == files, self.seed
         for number in self.committed - shown:
-            by = [each for each, paths in self.replaced.items() if manifest_path(f"job{number}") in paths]
-            assert any(self.modes[each] == "overwrite" for each in by), self.seed
+            by = [job for job, paths in self.replaced.items() if manifest_path(f"job{number}") in paths]
+            assert any(self.modes[job] == "overwrite" for job in by), self.seed
         return shown
 
 
 @pytest.mark.timeout(3600)
 def test_jobs_of_all_modes(seeds):
-    """Jobs that exclude each other, are suspended and taken for dead, or killed: the target is always whole."""
+    """Jobs that exclude each other, are suspended, considered dead, or killed, keep the target consistent."""
     outcomes = Counter()
     for seed in seeds(500, 10_000):
         jobs = Jobs(seed, ["error", "append", "overwrite"], suspends=seed % 3 * 0.1, killed=0.3)
@@ -263,7 +265,7 @@ def test_jobs_of_all_modes(seeds):
 
 @pytest.mark.timeout(3600)
 def test_jobs_that_append(seeds):
-    """Jobs that append all succeed, also beside one that overwrites, which deletes nothing they append meanwhile."""
+    """Jobs that append all succeed, also during an overwrite, which does not delete their files."""
     for seed in seeds(200, 2_000):
         jobs = Jobs(seed, ["append"], suspends=0, killed=0)
         assert jobs.check() == set(range(len(jobs.modes))), seed
@@ -296,7 +298,7 @@ class Rewrites(Jobs):
             target.prepare(job_id)
             try:
                 replaced = () if mode == "append" else sorted(live_files(store).paths)
-                self.rows[path] = {number} if mode == "append" else set().union(*(self.rows[each] for each in replaced))
+                self.rows[path] = {number} if mode == "append" else set().union(*(self.rows[path] for path in replaced))
                 target.commit(job_id, [store.create(path).finish(1)], INFO, replaced)
             except BaseException:
                 abort(store, job_id)
@@ -309,7 +311,7 @@ class Rewrites(Jobs):
             self.committed.add(number)
 
     def check(self):
-        """Check that each row that was appended is there once, and that a listing shows the live files."""
+        """Check that each appended row exists once, and that a listing shows the live files."""
         left = {path for path in self.clean_up() if not path.startswith(META)}
         live = live_files(self.store).paths
         rows = Counter(row for path in live for row in self.rows[path])
@@ -322,7 +324,7 @@ class Rewrites(Jobs):
 
 @pytest.mark.timeout(3600)
 def test_jobs_that_replace_files_lose_and_double_no_row(seeds):
-    """Compactions and appenders at once, suspended, taken for dead and killed: every row is live exactly once."""
+    """During concurrent compactions and appends, suspended or killed, every row is live exactly once."""
     outcomes = Counter()
     for seed in seeds(500, 2_000):
         jobs = Rewrites(seed, suspends=seed % 3 * 0.1, killed=0.4)

@@ -25,19 +25,19 @@ FIELDS = pa.schema(
 
 
 def table(number, *, wide=False):
-    """Return rows that no other number has."""
+    """Return rows that differ from those of all other numbers."""
     columns = {"pk": [f"{number}-{row}" for row in range(ROWS)], "n": list(range(ROWS))}
-    found = pa.table(columns, FIELDS)
-    return found.append_column("more", pa.array([number] * ROWS)) if wide else found
+    rows = pa.table(columns, FIELDS)
+    return rows.append_column("more", pa.array([number] * ROWS)) if wide else rows
 
 
 @pytest.fixture
 def folder(tmp_path):
     """Return a folder of two partitions with many small files each."""
     for number in range(20):
-        place = tmp_path / "lake" / f"day={number % 2}"
-        place.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table(number), place / f"{number:02}.snappy.parquet", compression="snappy")
+        partition = tmp_path / "lake" / f"day={number % 2}"
+        partition.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table(number), partition / f"{number:02}.snappy.parquet", compression="snappy")
     return tmp_path / "lake"
 
 
@@ -48,20 +48,20 @@ def test_small_files_become_one_for_each_partition(folder):
     assert (report.files_before, report.files_after, report.rows) == (20, 2, 20 * ROWS)
     assert report.digest_before == report.digest_after == ddbio.digest(folder)
     files = ddbio.list_files(folder)
-    assert [each.partition for each in files.files] == [{"day": "0"}, {"day": "1"}]
+    assert [file.partition for file in files.files] == [{"day": "0"}, {"day": "1"}]
     assert files.rows == 20 * ROWS
     assert report.bytes_after == files.bytes < report.bytes_before
     assert pq.read_table(folder).sort_by("pk").equals(wanted)
     for path in files.paths:
-        found = pq.ParquetFile(path)
-        assert found.schema_arrow.equals(FIELDS, check_metadata=True)
-        assert found.metadata.row_group(0).column(0).compression == "SNAPPY"
+        file = pq.ParquetFile(path)
+        assert file.schema_arrow.equals(FIELDS, check_metadata=True)
+        assert file.metadata.row_group(0).column(0).compression == "SNAPPY"
     assert sorted(map(str, folder.rglob("*.parquet"))) == files.paths
     assert (report.layout.files, report.layout.bytes, report.layout.small_file_ratio) == (2, files.bytes, 1.0)
 
 
 def test_nothing_to_do_is_no_version(folder, capsys):
-    """A second compaction commits nothing, and tells rows and digest as they are noted; nor does a late one."""
+    """A second compaction commits nothing, and reports the recorded rows and digest; a late one does the same."""
     late = ddbio.compact(folder, max_seconds=1e-9)
     assert (late.files_before, late.files_after, late.groups_left, late.rows) == (20, 20, 2, 20 * ROWS)
     assert (late.rows_rewritten, late.digest_before, late.digest_after) == (0, None, None)
@@ -70,7 +70,7 @@ def test_nothing_to_do_is_no_version(folder, capsys):
     again = ddbio.compact(folder)
     assert (again.files_before, again.files_after, again.rows, again.rows_rewritten) == (2, 2, 20 * ROWS, 0)
     assert again.digest_before == again.digest_after == ddbio.digest(folder)
-    # No file is looked at for it.
+    # No file is read for it.
     assert again.tasks == ddbio.plan_compact(folder).bytes_kept == 0
     cli.main(["compact", str(folder)], standalone_mode=False)
     assert "rewrote  nothing" in capsys.readouterr().out
@@ -79,7 +79,7 @@ def test_nothing_to_do_is_no_version(folder, capsys):
 
 
 def test_a_plan_changes_nothing(folder, capsys):
-    """The plan, the dry run and the report agree on what is rewritten."""
+    """The plan, the dry run and the report list the same files."""
     planned = ddbio.plan_compact(folder, partition="day=1")
     assert (planned.files_rewritten, planned.files_after) == (10, 11)
     assert (planned.to_dict()["bytes"], planned.to_dict()["usd"]) == (planned.bytes_rewritten, 0.0)
@@ -97,7 +97,7 @@ def test_a_plan_changes_nothing(folder, capsys):
 
 
 def test_files_are_converted(folder):
-    """Another format and codec takes every file, large ones too."""
+    """Another format and codec converts every file, including large ones."""
     ddbio.compact(folder, format="orc", compression="zstd", verify="rows")
     files = ddbio.list_files(folder)
     assert all(path.endswith(".zstd.orc") for path in files.paths)
@@ -106,41 +106,41 @@ def test_files_are_converted(folder):
 
 @pytest.mark.parametrize("form", ["parquet", "orc", "avro", "csv", "json"])
 def test_every_type_stays_exact_in_every_format(fake, tmp_path, form):
-    """Whatever a scan writes is compacted, and converted to Parquet, with the digest that the items have."""
+    """All formats of a scan are compacted, and converted to Parquet, with the digest of the items."""
     for _ in range(2):
         ddbio.scan_to_files("types", tmp_path, mode="append", format=form, endpoint_url=fake.endpoint_url, tasks=2)
-    whole = ddbio.digest(tmp_path)
+    digest = ddbio.digest(tmp_path)
     report = ddbio.compact(tmp_path)
     assert (report.files_after, report.rows) == (1, 1000)
-    assert report.digest_before == report.digest_after == whole == ddbio.digest(tmp_path)
+    assert report.digest_before == report.digest_after == digest == ddbio.digest(tmp_path)
     ddbio.compact(tmp_path, format="parquet", compression="snappy")
     assert [path.endswith(".snappy.parquet") for path in ddbio.list_files(tmp_path).paths] == [True]
-    assert ddbio.digest(tmp_path) == whole
+    assert ddbio.digest(tmp_path) == digest
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 def test_columns_of_folders_stay(fake, tmp_path, form):
-    """What only the folders of a partitioned scan say is still read after a compaction, and after a publication."""
+    """Columns that are only in a partitioned scan's folders are read after a compaction, and after a publication."""
     options = {"format": form, "partition_by": "origin", "endpoint_url": fake.endpoint_url, "limit": 600, "tasks": 1}
     for _ in range(2):
         ddbio.scan_to_files("flights", tmp_path / "lake", mode="append", **options)
-    whole = ddbio.digest(tmp_path / "lake")
+    digest = ddbio.digest(tmp_path / "lake")
     ddbio.publish(tmp_path / "lake", tmp_path / "first")
     assert ddbio.compact(tmp_path / "lake").files_rewritten > 1
     ddbio.publish(tmp_path / "lake", tmp_path / "second")
-    assert {ddbio.digest(tmp_path / name) for name in ("lake", "first", "second")} == {whole}
+    assert {ddbio.digest(tmp_path / name) for name in ("lake", "first", "second")} == {digest}
 
 
-def test_names_of_folders_still_tell_their_columns(folder, tmp_path):
-    """Folders of other programs say their columns by their names, before a compaction and after."""
-    whole = ddbio.digest(folder)
+def test_names_of_folders_still_define_columns(folder, tmp_path):
+    """Names of other programs' folders define columns, before a compaction and after."""
+    digest = ddbio.digest(folder)
     ddbio.compact(folder)
     ddbio.publish(folder, tmp_path / "curated")
-    assert ddbio.digest(folder) == ddbio.digest(tmp_path / "curated") == whole
+    assert ddbio.digest(folder) == ddbio.digest(tmp_path / "curated") == digest
 
 
 def test_columns_that_only_some_files_have(tmp_path):
-    """A file with fewer columns gets nulls; one with more, or with another type, begins a file of its own."""
+    """A file with fewer columns gets nulls; one with more, or with another type, starts a new file."""
     pq.write_table(table(1, wide=True), tmp_path / "1.parquet")
     pq.write_table(table(2), tmp_path / "2.parquet")
     pq.write_table(table(3).set_column(1, "n", pa.array(["x"] * ROWS)), tmp_path / "3.parquet")
@@ -150,7 +150,7 @@ def test_columns_that_only_some_files_have(tmp_path):
     assert report.digest_before == report.digest_after
 
 
-def test_files_without_rows_become_one_that_tells_the_columns(tmp_path):
+def test_files_without_rows_become_one_with_the_columns(tmp_path):
     """Readers of the folder still find its columns."""
     for number in range(3):
         pq.write_table(FIELDS.empty_table(), tmp_path / f"{number}.parquet")
@@ -159,7 +159,7 @@ def test_files_without_rows_become_one_that_tells_the_columns(tmp_path):
 
 
 def test_rows_are_sorted_on_request(folder):
-    """The rows of each partition come in the order of the columns; the digest does not mind."""
+    """The rows of each partition are in the order of the columns; the digest is independent of it."""
     report = ddbio.compact(folder, sort_by="n,pk")
     assert report.digest_before == report.digest_after
     for path in ddbio.list_files(folder).paths:
@@ -170,20 +170,20 @@ def test_rows_are_sorted_on_request(folder):
 
 
 def test_statistics_of_files_are_kept(fake, tmp_path):
-    """What is noted of the files of a scan is noted of the new ones, too."""
+    """Statistics that a scan recorded for its files are recorded for the new files, too."""
     for _ in range(2):
         ddbio.scan_to_files("types", tmp_path, mode="append", endpoint_url=fake.endpoint_url, tasks=2)
-    old = [each.statistics for each in live_files(LocalStore(tmp_path)).files]
+    old = [file.statistics for file in live_files(LocalStore(tmp_path)).files]
     ddbio.compact(tmp_path)
-    (new,) = [each.statistics for each in live_files(LocalStore(tmp_path)).files]
+    (new,) = [file.statistics for file in live_files(LocalStore(tmp_path)).files]
     assert all(old)
     assert new is not None
     assert new.keys() == old[0].keys()
-    assert all(new[name]["min"] == min(each[name]["min"] for each in old) for name in new)
+    assert all(new[name]["min"] == min(file_statistics[name]["min"] for file_statistics in old) for name in new)
 
 
 def test_old_files_stay_for_readers_of_older_versions(folder):
-    """With keep_old an older version can still be read, until a vacuum; the newest is a version of its own."""
+    """With keep_old an older version can be read until a vacuum; the newest version has only its own files."""
     ddbio.compact(folder, partition="day=0")
     old = ddbio.list_files(folder)
     ddbio.compact(folder, partition="day=1", keep_old=True)
@@ -196,14 +196,14 @@ def test_old_files_stay_for_readers_of_older_versions(folder):
 
 
 def test_a_time_budget_publishes_what_is_done(folder):
-    """Groups that were not begun in time stay as they are, and are counted."""
+    """Groups that were not started in time are unchanged, and are counted."""
     report = ddbio.compact(folder, max_seconds=1e-9, tasks=1)
     assert (report.groups_left, report.files_after) == (2, 20)
     assert ddbio.compact(folder, max_seconds=600, tasks=1).files_after == 2
 
 
 def test_rows_that_are_appended_meanwhile_stay(folder):
-    """A job that appends while a compaction runs is in the folder afterwards, whoever commits first."""
+    """A job that appends during a compaction is in the folder afterwards, for both orders of the commits."""
     store = LocalStore(folder)
     ddbio.compact(folder, partition="day=0")
     with publishing(Target(store=store, mode="append"), "appender") as publish:
@@ -225,23 +225,23 @@ def test_two_compactions_do_not_both_replace(folder):
         pytest.raises(TargetError, match="is being written to by job first"),
     ):
         ddbio.compact(folder)
-    assert not [each.path for each in store.list() if is_claim(each.path)]
+    assert not [entry.path for entry in store.list() if is_claim(entry.path)]
     assert ddbio.compact(folder).files_after == 2
 
 
-def test_rows_and_digest_are_those_of_the_whole_folder(folder):
-    """Files that stay count, too: read for their digest, unless only rewritten ones are compared."""
-    whole = ddbio.digest(folder)
+def test_rows_and_digest_are_those_of_the_complete_folder(folder):
+    """Unchanged files count, too: they are read for their digest, unless only rewritten ones are compared."""
+    digest = ddbio.digest(folder)
     options = {"partition": "day=0", "tasks": 2}
     plan = ddbio.plan_compact(folder, **options)
     assert plan.bytes_kept == plan.bytes_before - plan.bytes_rewritten > 0
     assert ddbio.plan_compact(folder, verify="rewritten").bytes_kept == 0
     report = ddbio.compact(folder, **options)
-    assert (report.rows, report.rows_rewritten, report.digest_before) == (20 * ROWS, 10 * ROWS, whole)
-    rest = ddbio.compact(folder, verify="rewritten", partition="day=1", max_seconds=1e-9)
-    assert (rest.rows, rest.digest_after) == (20 * ROWS, None)
-    rest = ddbio.compact(folder, verify="rewritten")
-    assert (rest.rows, rest.rows_rewritten, rest.digest_after) == (20 * ROWS, 10 * ROWS, whole)
+    assert (report.rows, report.rows_rewritten, report.digest_before) == (20 * ROWS, 10 * ROWS, digest)
+    late = ddbio.compact(folder, verify="rewritten", partition="day=1", max_seconds=1e-9)
+    assert (late.rows, late.digest_after) == (20 * ROWS, None)
+    late = ddbio.compact(folder, verify="rewritten")
+    assert (late.rows, late.rows_rewritten, late.digest_after) == (20 * ROWS, 10 * ROWS, digest)
     assert ddbio.compact(folder, verify="rows").digest_after is None
 
 
@@ -254,7 +254,7 @@ def test_a_job_id_runs_once(folder):
 
 
 def test_a_damaged_file_ends_the_job_and_changes_nothing(folder):
-    """The error names the file; no file of the folder is touched, and nothing is left behind."""
+    """The error names the file; no file of the folder is touched, and no other remains."""
     damaged = sorted(folder.rglob("*.parquet"))[3]
     damaged.write_bytes(damaged.read_bytes()[:-20])
     before = sorted(map(str, folder.rglob("*")))
@@ -264,7 +264,7 @@ def test_a_damaged_file_ends_the_job_and_changes_nothing(folder):
 
 
 def test_an_empty_folder_is_named(tmp_path):
-    """There is nothing to compact where no file is."""
+    """A folder without files is an error."""
     with pytest.raises(NotFoundError, match="no live file"):
         ddbio.compact(tmp_path)
     with pytest.raises(OptionError, match="column=value"):
@@ -272,7 +272,7 @@ def test_an_empty_folder_is_named(tmp_path):
 
 
 def test_uploads_are_read_again_before_they_are_committed(s3, s3_url, bucket):
-    """On S3 the bytes that were uploaded are compared, too, and the old objects go."""
+    """On S3 the uploaded bytes are compared, too, and the old objects are deleted."""
     for number in range(6):
         sink = pa.BufferOutputStream()
         pq.write_table(table(number), sink)
@@ -280,5 +280,5 @@ def test_uploads_are_read_again_before_they_are_committed(s3, s3_url, bucket):
     report = ddbio.compact(f"s3://{bucket}/lake", s3_endpoint_url=s3_url, region="eu-west-1")
     assert (report.files_after, report.rows) == (1, 6 * ROWS)
     assert report.digest_before == report.digest_after != "0" * 32
-    keys = [each["Key"] for each in s3.list_objects_v2(Bucket=bucket)["Contents"]]
+    keys = [stored["Key"] for stored in s3.list_objects_v2(Bucket=bucket)["Contents"]]
     assert len([key for key in keys if key.endswith(".parquet")]) == 1

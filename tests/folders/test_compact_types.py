@@ -22,7 +22,7 @@ UUIDS = pa.array([uuid.UUID(int=1).bytes, None], pa.binary(16)).cast(pa.uuid())
 
 
 def write(path, array, metadata=None, **options):
-    """Write rows of which no other file has the ids."""
+    """Write rows whose ids no other file has."""
     ids = [f"{path.name} {number}" for number in range(len(array))]
     path.parent.mkdir(exist_ok=True)
     pq.write_table(pa.table({"id": ids, "v": array}).replace_schema_metadata(metadata), path, **options)
@@ -45,13 +45,13 @@ def names(folder):
 
 
 def test_files_of_different_stored_types_are_not_mixed(tmp_path):
-    """Each kind becomes one file of its own kind, and then nothing is left to do."""
+    """Each kind becomes one file of the same kind, and then nothing remains to do."""
     for number in range(3):
         write(tmp_path / f"{number}a.parquet", pa.array([LAST]), **INT96)
         write(tmp_path / f"{number}b.parquet", pa.array([LAST]))
-    whole = ddbio.digest(tmp_path)
+    digest = ddbio.digest(tmp_path)
     report = ddbio.compact(tmp_path)
-    assert (report.files_after, report.digest_after, report.files_left) == (2, whole, {})
+    assert (report.files_after, report.digest_after, report.files_left) == (2, digest, {})
     assert physical(tmp_path) == ["INT64", "INT96"]
     assert ddbio.compact(tmp_path).files_rewritten == 0
     rows = duckdb.sql(f"SELECT DISTINCT v FROM '{tmp_path}/*.parquet'").fetchall()
@@ -59,7 +59,7 @@ def test_files_of_different_stored_types_are_not_mixed(tmp_path):
 
 
 def test_files_of_the_old_calendar_are_not_mixed_with_new_ones(tmp_path):
-    """The key by which Spark moves old dates would hold for rows that need no move."""
+    """The key by which Spark moves old dates would also apply to rows that must not be moved."""
     spark = {"org.apache.spark.version": "3.5.0"}
     for number in range(2):
         write(
@@ -69,14 +69,14 @@ def test_files_of_the_old_calendar_are_not_mixed_with_new_ones(tmp_path):
         )
         write(tmp_path / f"{number}b.parquet", pa.array([dt.date(1, 1, 1)]), spark)
     ddbio.compact(tmp_path)
-    found = [pq.ParquetFile(path) for path in tmp_path.glob("*.parquet")]
-    told = {file.read().column("v")[0].as_py(): set(file.metadata.metadata) for file in found}
-    assert b"org.apache.spark.legacyDateTime" in told[dt.date(2024, 1, 1)]
-    assert b"org.apache.spark.legacyDateTime" not in told[dt.date(1, 1, 1)]
+    files = [pq.ParquetFile(path) for path in tmp_path.glob("*.parquet")]
+    metadata_by_value = {file.read().column("v")[0].as_py(): set(file.metadata.metadata) for file in files}
+    assert b"org.apache.spark.legacyDateTime" in metadata_by_value[dt.date(2024, 1, 1)]
+    assert b"org.apache.spark.legacyDateTime" not in metadata_by_value[dt.date(1, 1, 1)]
 
 
-def test_what_would_change_stays_and_the_report_says_so(tmp_path, capsys):
-    """The others are compacted; a second run does nothing, and says the same."""
+def test_files_that_would_change_stay_and_are_reported(tmp_path, capsys):
+    """Other files are compacted; a second run does nothing, and reports the same files."""
     for number in range(2):
         write_sql(tmp_path / f"{number}.parquet", "INTERVAL 1 MONTH")
         write(tmp_path / f"{number}x.parquet", UUIDS)
@@ -97,8 +97,8 @@ def test_what_would_change_stays_and_the_report_says_so(tmp_path, capsys):
 @pytest.mark.parametrize(
     "expression", ["'NaN'::DOUBLE", "'-inf'::FLOAT", "[1.0, 'NaN'::DOUBLE]", "{'a': 'inf'::DOUBLE}"]
 )
-def test_values_that_dynamodb_has_not(tmp_path, expression):
-    """The digest cannot be taken of them; without it they are compacted."""
+def test_values_that_dynamodb_lacks(tmp_path, expression):
+    """They have no digest; without it they are compacted."""
     for number in range(2):
         write_sql(tmp_path / f"{number}.parquet", expression)
     before, rows = names(tmp_path), duckdb.sql(f"SELECT v::VARCHAR FROM '{tmp_path}/*.parquet'").fetchall()
@@ -110,8 +110,8 @@ def test_values_that_dynamodb_has_not(tmp_path, expression):
 
 
 @pytest.mark.parametrize("expression", ["MAP {1: 'x'}", "{'m': MAP {1: 2}}"])
-def test_columns_that_dynamodb_has_not(tmp_path, expression):
-    """They stay, and the reason names what rewrites them."""
+def test_columns_that_dynamodb_lacks(tmp_path, expression):
+    """They stay, and the reason names the option that rewrites them."""
     for number in range(2):
         write_sql(tmp_path / f"{number}.parquet", expression)
     report = ddbio.compact(tmp_path)
@@ -122,7 +122,7 @@ def test_columns_that_dynamodb_has_not(tmp_path, expression):
 
 
 def test_a_file_that_stays_and_has_no_digest(tmp_path):
-    """The error names what does without it."""
+    """The error names the option that omits the digest."""
     write(
         tmp_path / "large.parquet",
         pa.array([float("nan")] * 2000, pa.float64()),
@@ -146,7 +146,7 @@ def test_a_file_that_stays_and_has_no_digest(tmp_path):
 ])  # fmt: skip
 @pytest.mark.parametrize("verify", ["digest", "rewritten"])
 def test_a_value_that_is_read_wrongly_is_noticed(tmp_path, monkeypatch, array, change, verify):
-    """The statistics of the old footers differ from those of the new, though the digests of what was read agree."""
+    """The statistics of the old and new footers differ, although the digests of the read rows are equal."""
     for number in range(2):
         write(tmp_path / f"{number}.parquet", array)
     before, read = names(tmp_path), ParquetReader.read
@@ -185,16 +185,16 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_every_type_is_compacted_as_it_is_and_into_every_format(tmp_path, name):
-    """Items and schema stay; of Parquet the Arrow types, too."""
+def test_every_type_is_compacted_unchanged_and_into_every_format(tmp_path, name):
+    """Items and schema stay the same; in Parquet the Arrow types, too."""
     for form in ("parquet", "orc", "avro", "csv", "json"):
         folder = tmp_path / form
         for number in range(2):
             write(folder / f"{number}.parquet", COLUMNS[name])
-        whole = ddbio.digest(folder)
+        digest = ddbio.digest(folder)
         report = ddbio.compact(folder, format=form)
         assert (report.files_after, report.rows) == (1, 4)
-        assert report.digest_before == report.digest_after == ddbio.digest(folder) == whole
+        assert report.digest_before == report.digest_after == ddbio.digest(folder) == digest
         if form == "parquet":
             write(tmp_path / "one.parquet", COLUMNS[name])
             (new,) = folder.glob("*.parquet")
@@ -202,14 +202,14 @@ def test_every_type_is_compacted_as_it_is_and_into_every_format(tmp_path, name):
 
 
 def test_a_time_that_another_format_cannot_hold(tmp_path):
-    """ORC's readers hold nanoseconds: the error says so, and the folder stays."""
+    """ORC's readers use nanoseconds: the error names the value, and the folder is unchanged."""
     write(tmp_path / "0.parquet", pa.array([LAST]))
     with pytest.raises(ddbio.DdbioError, match="ORC cannot store a value"):
         ddbio.compact(tmp_path, format="orc")
     assert names(tmp_path) == ["0.parquet"]
 
 
-def test_a_column_without_a_form_is_not_converted(tmp_path):
+def test_a_column_without_an_equivalent_is_not_converted(tmp_path):
     """The error is that of a load."""
     write_sql(tmp_path / "0.parquet", "MAP {1: 2}")
     with pytest.raises(SchemaError, match="does not hold DynamoDB's M"):

@@ -1,4 +1,4 @@
-"""Compactions, commits and publications that are killed right before each change that they make to a folder."""
+"""Compactions, commits and publications that are killed directly before each of their changes to a folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROWS, FILES = 3, 4
 
 
 def commit(lake, mode, rows, job_id="j1"):
-    """Write two files of rows as a job does."""
+    """Write two files of rows like a job."""
     store = LocalStore(lake)
     with publishing(Target(store=store, mode=mode), job_id) as publish:
         staged = []
@@ -52,18 +52,18 @@ def run(verb, lake, curated):
 
 @pytest.fixture(scope="module")
 def killer():
-    """Return how a verb is killed."""
+    """Return the function that kills a verb."""
     with killing(run) as kill:
         yield kill
 
 
 def keys(paths):
-    """Return the keys that files hold, each as often as it is there."""
+    """Return the keys in files, with duplicates."""
     return sorted(key for path in paths for key in pq.ParquetFile(path).read()["pk"].to_pylist())
 
 
 def write(lake, numbers):
-    """Write small files, each with rows of its own."""
+    """Write small files, each with its own rows."""
     lake.mkdir(exist_ok=True)
     for number in numbers:
         rows = {"pk": [f"{number}-{row}" for row in range(ROWS)]}
@@ -76,12 +76,12 @@ def live(folder):
 
 
 def require_tidy(folder):
-    """Assert that nothing of a dead job is left."""
-    assert not [each for end in ("claim.json", "intent.json", "staged") for each in folder.rglob(f"*.{end}")]
+    """Assert that nothing of a dead job remains."""
+    assert not [path for end in ("claim.json", "intent.json", "staged") for path in folder.rglob(f"*.{end}")]
 
 
 def test_a_compaction_that_is_killed_before_any_change(tmp_path, killer):
-    """Each row is in the live files once, wherever it struck; the next compaction leaves those files and no others."""
+    """Each row is in the live files once, for every change; the next compaction leaves exactly those files."""
 
     def make(number):
         lake = tmp_path / f"lake{number}"
@@ -89,10 +89,10 @@ def test_a_compaction_that_is_killed_before_any_change(tmp_path, killer):
         return [lake], "compact", lake, ""
 
     def check(_verb, lake, _):
-        whole = [f"{number}-{row}" for number in range(FILES) for row in range(ROWS)]
-        assert live(lake) == whole
+        all_keys = [f"{number}-{row}" for number in range(FILES) for row in range(ROWS)]
+        assert live(lake) == all_keys
         ddbio.compact(lake, verify="rows", engine="local", tasks=1)
-        assert live(lake) == keys(lake.glob("*.parquet")) == whole
+        assert live(lake) == keys(lake.glob("*.parquet")) == all_keys
         require_tidy(lake)
 
     struck = strike(killer, make, check, "claim", "intent", "snapshots/", "part-", ".staged")
@@ -102,9 +102,9 @@ def test_a_compaction_that_is_killed_before_any_change(tmp_path, killer):
 @pytest.mark.nightly
 @pytest.mark.parametrize("mode", ["append", "overwrite", "error"])
 def test_a_commit_that_is_killed_before_any_change(tmp_path, killer, mode):
-    """The folder holds what it held or what the job writes, never both or neither; the next run makes it good."""
+    """The folder has the old rows or those of the job, never both or neither; the next run repairs it."""
     old, new = ([f"{number}-{row}" for number in numbers for row in range(ROWS)] for numbers in ((0, 1), (2, 3)))
-    whole = {"append": old + new, "overwrite": new, "error": new}[mode]
+    all_keys = {"append": old + new, "overwrite": new, "error": new}[mode]
     before = [] if mode == "error" else old
 
     def make(number):
@@ -112,15 +112,15 @@ def test_a_commit_that_is_killed_before_any_change(tmp_path, killer, mode):
         if mode != "error":
             write(tmp_path / "first", range(2))
             ddbio.publish(tmp_path / "first", lake)
-            # A file of no manifest, which an overwrite would not delete unasked.
+            # A file without a manifest, which an overwrite deletes only on request.
             shutil.rmtree(lake / "_symlink_format_manifest")
         write(tmp_path / "new", range(2, FILES))
         return [lake, tmp_path / "new"], mode, lake, tmp_path / "new"
 
     def check(_, lake, curated):
-        assert live(lake) in (before, whole) if lake.exists() else mode == "error"
+        assert live(lake) in (before, all_keys) if lake.exists() else mode == "error"
         assert killer(0, [lake], mode, lake, curated) == WHOLE
-        assert live(lake) == whole
+        assert live(lake) == all_keys
         require_tidy(lake)
 
     strike(killer, make, check, "claim", "intent", "snapshots/", "part-", ".staged")
@@ -130,7 +130,7 @@ def test_a_commit_that_is_killed_before_any_change(tmp_path, killer, mode):
     "verb", ["publish", *(pytest.param(verb, marks=pytest.mark.nightly) for verb in ("rollback", "vacuum"))]
 )
 def test_a_publication_that_is_killed_before_any_change(tmp_path, killer, verb):
-    """Readers of the versions see the old rows or the new ones, wherever it struck; the next run makes it good."""
+    """Readers of the versions see the old rows or the new ones, for every change; the next run repairs it."""
     old = [f"{number}-{row}" for number in range(2) for row in range(ROWS)]
     new = [f"{number}-{row}" for number in range(FILES) for row in range(ROWS)]
 

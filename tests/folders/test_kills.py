@@ -31,12 +31,12 @@ else:
 
 
 def keys(paths):
-    """Return the keys that files hold, each as often as it is there."""
+    """Return the keys in files, with duplicates."""
     return sorted(key for path in paths for key in pq.ParquetFile(path).read()["pk"].to_pylist())
 
 
 def write(lake, numbers):
-    """Write small files, each with rows of its own."""
+    """Write small files, each with its own rows."""
     lake.mkdir(exist_ok=True)
     for number in numbers:
         pq.write_table(
@@ -45,7 +45,7 @@ def write(lake, numbers):
 
 
 def kill(verb, lake, curated, seconds):
-    """Run a verb in a process of its own, and kill it after so long."""
+    """Run a verb in its own process, and kill it after this time."""
     words = [sys.executable, "-c", _SCRIPT, verb, str(lake), str(curated)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -57,23 +57,23 @@ def kill(verb, lake, curated, seconds):
 
 @pytest.mark.nightly
 def test_a_killed_compaction_loses_and_doubles_no_row(tmp_path):
-    """The live files hold each row once wherever the kill struck; the next compaction leaves them and no others."""
+    """The live files have each row once after any kill; the next compaction leaves exactly these files."""
     rng = random.Random(1)
     for number in range(6):
         lake = tmp_path / f"lake{number}"
         write(lake, range(FILES))
-        whole = keys(lake.glob("*.parquet"))
+        all_keys = keys(lake.glob("*.parquet"))
         kill("compact", lake, lake, rng.uniform(0, 0.4))
-        assert keys(ddbio.list_files(lake).paths) == whole
+        assert keys(ddbio.list_files(lake).paths) == all_keys
         ddbio.compact(lake, verify="rows")
-        assert keys(lake.glob("*.parquet")) == keys(ddbio.list_files(lake).paths) == whole
-        assert not [each for pattern in ("*.claim.json", "*.intent.json", "*.staged") for each in lake.rglob(pattern)]
+        assert keys(lake.glob("*.parquet")) == keys(ddbio.list_files(lake).paths) == all_keys
+        assert not [path for pattern in ("*.claim.json", "*.intent.json", "*.staged") for path in lake.rglob(pattern)]
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("verb", ["publish", "rollback", "vacuum"])
 def test_a_killed_publication_shows_old_or_new(tmp_path, verb):
-    """Readers of the versions see the old rows or the new ones, wherever the kill struck; the next run works."""
+    """Readers of the versions see the old rows or the new ones after any kill; the next run works."""
     lake, curated = tmp_path / "lake", tmp_path / "curated"
     write(lake, range(FILES // 2))
     ddbio.publish(lake, curated)
@@ -90,5 +90,5 @@ def test_a_killed_publication_shows_old_or_new(tmp_path, verb):
     ddbio.vacuum(curated, older_than="0s")
     assert keys(ddbio.list_files(curated).paths) == new
     linked = (curated / "_symlink_format_manifest" / "manifest").read_text("utf-8").splitlines()
-    assert sorted(linked) == sorted(str(each) for each in curated.rglob("*.parquet"))
-    assert not [each for pattern in ("*.claim.json", "*.intent.json", "*.staged") for each in curated.rglob(pattern)]
+    assert sorted(linked) == sorted(str(path) for path in curated.rglob("*.parquet"))
+    assert not [path for pattern in ("*.claim.json", "*.intent.json", "*.staged") for path in curated.rglob(pattern)]

@@ -1,4 +1,4 @@
-"""Compactions and appending jobs at one folder at once, each in a process of its own."""
+"""Concurrent compactions and appending jobs at one folder, each in its own process."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ print(done)
 
 
 def keys(paths):
-    """Return the keys that files hold, each as often as it is there."""
+    """Return the keys in files, with duplicates."""
     return sorted(key for path in paths for key in pq.ParquetFile(path).read()["pk"].to_pylist())
 
 
-def test_two_compactions_and_a_job_that_appends_at_once(tmp_path):
-    """Nothing is lost and nothing is there twice, for who lists the folder and who goes by its versions."""
+def test_two_concurrent_compactions_and_an_appending_job(tmp_path):
+    """Nothing is lost and nothing is duplicated, for readers of the listing and of the versions."""
     lake, more = tmp_path / "lake", tmp_path / "more"
     more.mkdir()
     for number in range(FILES + APPENDS):
         pq.write_table(pa.table({"pk": [f"{number}-{row}" for row in range(ROWS)]}), more / f"{number}.parquet")
-    whole = keys(more.glob("*.parquet"))
+    all_keys = keys(more.glob("*.parquet"))
     store = LocalStore(str(lake))
     with publishing(Target(store=store, mode="append"), "first") as publish:
         staged = []
@@ -89,7 +89,7 @@ def test_two_compactions_and_a_job_that_appends_at_once(tmp_path):
     done = [int(process.communicate()[0]) for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0]
     assert done == [3, 3, APPENDS]
-    assert keys(ddbio.list_files(lake).paths) == keys(lake.glob("*.parquet")) == whole
-    assert ddbio.compact(lake, engine="local").rows == len(whole)
-    assert keys(ddbio.list_files(lake).paths) == keys(lake.glob("*.parquet")) == whole
-    assert not [each for end in ("claim.json", "intent.json", "staged") for each in lake.rglob(f"*.{end}")]
+    assert keys(ddbio.list_files(lake).paths) == keys(lake.glob("*.parquet")) == all_keys
+    assert ddbio.compact(lake, engine="local").rows == len(all_keys)
+    assert keys(ddbio.list_files(lake).paths) == keys(lake.glob("*.parquet")) == all_keys
+    assert not [path for end in ("claim.json", "intent.json", "staged") for path in lake.rglob(f"*.{end}")]

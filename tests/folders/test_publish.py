@@ -18,15 +18,15 @@ from ddbio.storage.local_store import LocalStore
 
 
 def write(folder, number, rows=10):
-    """Write a file of its own rows in a partition."""
-    place = Path(folder) / f"day={number}"
-    place.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table({"pk": [f"{number}-{row}" for row in range(rows)]}), place / f"{number}.parquet")
+    """Write a file with its own rows in a partition."""
+    partition = Path(folder) / f"day={number}"
+    partition.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"pk": [f"{number}-{row}" for row in range(rows)]}), partition / f"{number}.parquet")
 
 
 @pytest.fixture
-def places(tmp_path):
-    """Return a staging folder of two files, and where it is published."""
+def folders(tmp_path):
+    """Return a staging folder of two files, and the folder to which it is published."""
     write(tmp_path / "staging", 1)
     write(tmp_path / "staging", 2)
     return tmp_path / "staging", tmp_path / "curated"
@@ -38,16 +38,16 @@ def linked(curated):
 
 
 def rows_of(paths):
-    """Return the keys that files hold."""
+    """Return the keys in files."""
     return sorted(key for path in paths for key in pq.ParquetFile(path).read()["pk"].to_pylist())
 
 
-def test_readers_see_the_newest_version(places):
-    """Each publication replaces what was live, keeps the older files, and moves the symlink manifest."""
-    staging, curated = places
+def test_readers_see_the_newest_version(folders):
+    """Each publication replaces the live files, keeps the older files, and moves the symlink manifest."""
+    staging, curated = folders
     first = ddbio.publish(staging, curated)
     assert (first.version, first.version_before, first.changed, first.files) == (1, 0, True, 2)
-    assert [each.partition for each in ddbio.list_files(curated).files] == [{"day": "1"}, {"day": "2"}]
+    assert [file.partition for file in ddbio.list_files(curated).files] == [{"day": "1"}, {"day": "2"}]
     old = ddbio.list_files(curated).paths
     assert rows_of(old) == rows_of(ddbio.list_files(staging).paths)
     write(staging, 3)
@@ -59,9 +59,9 @@ def test_readers_see_the_newest_version(places):
     assert rows_of(old) == rows_of([staging / "day=1/1.parquet", staging / "day=2/2.parquet"])
 
 
-def test_readers_meanwhile_see_old_or_new(places):
-    """Whoever reads while versions are published and taken back finds all rows of one version, never of two or none."""
-    staging, curated = places
+def test_readers_meanwhile_see_old_or_new(folders):
+    """Readers during publications and rollbacks see all rows of one version, never of two or none."""
+    staging, curated = folders
     ddbio.publish(staging, curated)
     versions, over = [rows_of(ddbio.list_files(curated).paths)], threading.Event()
 
@@ -80,12 +80,12 @@ def test_readers_meanwhile_see_old_or_new(places):
         ddbio.rollback(curated)
         over.set()
         seen = reader.result()
-    assert all(each in versions for each in seen)
+    assert all(path in versions for path in seen)
 
 
-def test_publishing_the_same_again_changes_nothing(places):
-    """The same files are no new version; a symlink manifest that was not written in time is made good."""
-    staging, curated = places
+def test_publishing_the_same_again_changes_nothing(folders):
+    """The same files are no new version; a missing symlink manifest is written."""
+    staging, curated = folders
     first = ddbio.publish(staging, curated, job_id="nightly")
     (curated / "_symlink_format_manifest" / "manifest").unlink()
     for again in (ddbio.publish(staging, curated), ddbio.publish(staging, curated, job_id="nightly")):
@@ -93,9 +93,9 @@ def test_publishing_the_same_again_changes_nothing(places):
         assert len(linked(curated)) == 2
 
 
-def test_a_copy_on_this_machine_is_a_link(places):
-    """No bytes are copied within one file system, and deleting the staged files takes nothing away."""
-    staging, curated = places
+def test_a_copy_on_this_machine_is_a_link(folders):
+    """No bytes are copied within one file system, and the copies remain after the staged files are deleted."""
+    staging, curated = folders
     ddbio.publish(staging, curated)
     assert {Path(path).stat().st_nlink for path in linked(curated)} == {2}
     for path in staging.rglob("*.parquet"):
@@ -103,9 +103,9 @@ def test_a_copy_on_this_machine_is_a_link(places):
     assert len(rows_of(linked(curated))) == 20
 
 
-def test_only_what_is_expected_is_published(places):
-    """Wrong counts, wrong digests and a check that raises leave the target as it was."""
-    staging, curated = places
+def test_only_what_is_expected_is_published(folders):
+    """Wrong counts, wrong digests and a check that raises leave the target unchanged."""
+    staging, curated = folders
     digest = ddbio.digest(staging)
     with pytest.raises(TargetError, match="20 rows, not 21"):
         ddbio.publish(staging, curated, expect_rows=21)
@@ -124,9 +124,9 @@ def test_only_what_is_expected_is_published(places):
         ddbio.publish(curated / "nothing", curated)
 
 
-def test_rows_that_break_a_rule_are_not_published(places, tmp_path, capsys):
-    """The message says which rule, and how many rows; rows that keep all rules are published."""
-    staging, curated = places
+def test_rows_that_break_a_rule_are_not_published(folders, tmp_path, capsys):
+    """The message names the rule, and the number of rows; rows that satisfy all rules are published."""
+    staging, curated = folders
     rules = tmp_path / "rules.yaml"
     rules.write_text("columns: {pk: {regex: '1-.*', unique: true}}\nrow_count: {min: 20}", "utf-8")
     with pytest.raises(TargetError, match=r"breaks 1 of 3 rules \(regex: 1-\.\* of pk: 10 rows, such as .*2-0"):
@@ -138,9 +138,9 @@ def test_rows_that_break_a_rule_are_not_published(places, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["changed"]
 
 
-def test_only_what_is_published_is_compared(places):
-    """Rows that another program put beside the live files are not copied, and do not count."""
-    staging, curated = places
+def test_only_what_is_published_is_compared(folders):
+    """Rows that another program wrote next to the live files are not copied, and do not count."""
+    staging, curated = folders
     write(staging, 1, rows=20)
     ddbio.compact(staging, format="orc")
     digest = ddbio.digest(staging)
@@ -150,9 +150,9 @@ def test_only_what_is_published_is_compared(places):
     assert ddbio.publish(staging, curated, expect_rows=30, expect_digest=digest).files == 2
 
 
-def test_a_rollback_is_a_new_version_of_old_files(places):
-    """It goes back one version, or to the one that is named, and forth again; history has it all."""
-    staging, curated = places
+def test_a_rollback_is_a_new_version_of_old_files(folders):
+    """It restores the previous or the named version, also a newer one; the history has all of them."""
+    staging, curated = folders
     ddbio.publish(staging, curated)
     old = linked(curated)
     write(staging, 3)
@@ -164,9 +164,9 @@ def test_a_rollback_is_a_new_version_of_old_files(places):
     assert linked(curated) == new == ddbio.list_files(curated).paths
 
 
-def test_a_rollback_needs_the_files(places):
+def test_a_rollback_needs_the_files(folders):
     """A version that a vacuum removed, or whose files are gone, is refused by name."""
-    staging, curated = places
+    staging, curated = folders
     with pytest.raises(NotFoundError, match="no version before its newest"):
         ddbio.rollback(curated)
     ddbio.publish(staging, curated)
@@ -182,9 +182,9 @@ def test_a_rollback_needs_the_files(places):
     assert len(rows_of(linked(curated))) == 30
 
 
-def test_a_vacuum_removes_what_no_version_names(places):
+def test_a_vacuum_removes_what_no_version_names(folders):
     """Young versions, files of other programs and of running jobs stay; a dry run deletes nothing."""
-    staging, curated = places
+    staging, curated = folders
     ddbio.publish(staging, curated)
     write(staging, 3)
     ddbio.publish(staging, curated)
@@ -208,9 +208,9 @@ def test_a_vacuum_removes_what_no_version_names(places):
     assert len(rows_of(linked(curated))) == 30
 
 
-def test_the_commands(places, capsys):
-    """Publish, roll back and vacuum print their reports; wrong arguments are said."""
-    staging, curated = places
+def test_the_commands(folders, capsys):
+    """Publish, roll back and vacuum print their reports; wrong arguments are errors."""
+    staging, curated = folders
 
     def run(*words):
         cli.main([str(word) for word in words], standalone_mode=False)
@@ -230,14 +230,14 @@ def test_the_commands(places, capsys):
         ddbio.vacuum(curated, older_than="a week")
 
 
-def test_s3_copies_by_itself(places, s3, s3_url, bucket):
+def test_s3_copies_by_itself(folders, s3, s3_url, bucket):
     """From S3 to S3 no byte passes this machine; from a folder to S3 the bytes are uploaded."""
-    staging, _ = places
+    staging, _ = folders
     options = {"s3_endpoint_url": s3_url, "region": "eu-west-1"}
     up = ddbio.publish(staging, f"s3://{bucket}/first", **options)
     over = ddbio.publish(f"s3://{bucket}/first", f"s3://{bucket}/second", **options)
     assert (up.bytes, up.rows) == (over.bytes, over.rows)
     text = s3.get_object(Bucket=bucket, Key="second/_symlink_format_manifest/manifest")["Body"].read().decode()
-    bodies = [s3.get_object(Bucket=bucket, Key=each.split("/", 3)[3])["Body"].read() for each in text.splitlines()]
+    bodies = [s3.get_object(Bucket=bucket, Key=line.split("/", 3)[3])["Body"].read() for line in text.splitlines()]
     assert sorted(bodies) == sorted(path.read_bytes() for path in staging.rglob("*.parquet"))
     assert s3.list_multipart_uploads(Bucket=bucket).get("Uploads", []) == []

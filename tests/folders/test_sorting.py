@@ -22,7 +22,7 @@ def batch_of(rows):
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(ROWS, max_size=6))
 def test_runs_are_merged_in_order(tmp_path_factory, parts):
-    """Whatever is in the runs, the merged rows are those of a sort in memory."""
+    """The merged rows are those of a sort in memory, for any runs."""
     runs = [pa.Table.from_batches([batch_of(rows)]).sort_by([("k", "ascending"), ("n", "ascending")]) for rows in parts]
     streams = [
         iter([run.slice(at, 7).combine_chunks().to_batches()[0] for at in range(0, run.num_rows, 7)]) for run in runs
@@ -33,7 +33,7 @@ def test_runs_are_merged_in_order(tmp_path_factory, parts):
 
 
 def test_more_than_the_memory_is_sorted_by_a_disk(tmp_path):
-    """Rows of several runs come out in order, under their schema; the disk is empty afterwards."""
+    """Rows of several runs are returned in order, with their schema; the disk is empty afterwards."""
     size = 60_000
     batches = [
         pa.RecordBatch.from_arrays(
@@ -45,16 +45,16 @@ def test_more_than_the_memory_is_sorted_by_a_disk(tmp_path):
         )
         for part in range(70)
     ]
-    found = list(sorting.sort_batches(iter(batches), ["k", "n"], tmp_path))
-    keys = [key for batch in found for key in batch["k"].to_pylist()]
+    sorted_batches = list(sorting.sort_batches(iter(batches), ["k", "n"], tmp_path))
+    keys = [key for batch in sorted_batches for key in batch["k"].to_pylist()]
     assert keys == sorted(keys)
     assert len(keys) == 70 * (size // 20)
-    assert found[0].schema.equals(SCHEMA, check_metadata=True)
+    assert sorted_batches[0].schema.equals(SCHEMA, check_metadata=True)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_columns_without_an_order_are_refused(tmp_path):
-    """The message names the columns that there are, or the type."""
+    """The message names the existing columns, or the type."""
     with pytest.raises(OptionError, match="no column 'x' to sort by: there are k, n"):
         list(sorting.sort_batches([batch_of([("a", 1)])], ["x"], tmp_path))
     lists = pa.RecordBatch.from_arrays([pa.array([[1], [2]])], ["l"])

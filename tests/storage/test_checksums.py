@@ -1,4 +1,4 @@
-"""Checksums of each mebibyte, what writing takes of them and reading finds; and those of S3, by definition."""
+"""Checksums of each mebibyte, computed by writes and verified by reads; and those of S3, by their definition."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TABLE = pa.table({"pk": [f"k{number}" for number in range(1000)], "n": pa.array(
 
 
 class _Pieces(LocalStore):
-    """A store whose pieces end anywhere, as those of S3 do."""
+    """Store whose pieces end anywhere, like those of S3."""
 
     def read_chunks(self, path):
         """Yield uneven pieces."""
@@ -57,24 +57,24 @@ def stored(request, tmp_path):
     return store, replace(next(store.list(PATH)), crc32=staged.crc32), data
 
 
-def flip(path, place=None):
+def flip(path, index=None):
     """Change one byte of a file, by default one in the middle."""
     data = bytearray(path.read_bytes())
-    data[len(data) // 2 if place is None else place] ^= 1
-    # Published copies may be links to it.
+    data[len(data) // 2 if index is None else index] ^= 1
+    # Published copies may be links to the file.
     path.unlink()
     path.write_bytes(data)
 
 
 def test_each_mebibyte_has_its_crc32(stored):
-    """However the bytes came, there is a CRC-32 of each mebibyte and of the rest."""
+    """There is a CRC-32 of each mebibyte and of the remainder, for any pieces."""
     _, entry, data = stored
     blocks = [data[start : start + BLOCK_BYTES] for start in range(0, SIZE_BYTES, BLOCK_BYTES)]
     assert base64.b64decode(entry.crc32) == b"".join(zlib.crc32(block).to_bytes(4, "big") for block in blocks)
 
 
-def test_whole_objects_are_read_as_they_are(stored):
-    """Whole, in pieces and by any ranges, some of them twice."""
+def test_intact_objects_are_read_unchanged(stored):
+    """Objects are read completely, in pieces and by any ranges, some of them twice."""
     store, entry, data = stored
     reader, chance = checked(store, entry), random.Random(3)
     assert reader.read(PATH) == b"".join(checked(store, entry).read_chunks(PATH)) == data
@@ -84,12 +84,12 @@ def test_whole_objects_are_read_as_they_are(stored):
         assert reader.read_range(entry, start, length) == data[start : start + length]
 
 
-@pytest.mark.parametrize("place", [0, BLOCK_BYTES - 1, BLOCK_BYTES, SIZE_BYTES - 1])
-def test_a_changed_byte_is_found_by_whoever_reads_its_block(stored, place):
-    """The error names the file and the block; what lies in other blocks can be read."""
+@pytest.mark.parametrize("index", [0, BLOCK_BYTES - 1, BLOCK_BYTES, SIZE_BYTES - 1])
+def test_a_changed_byte_is_found_by_whoever_reads_its_block(stored, index):
+    """The error names the file and the block; the contents of other blocks can be read."""
     store, entry, data = stored
-    flip(Path(store.uri, PATH), place)
-    begin = place // BLOCK_BYTES * BLOCK_BYTES
+    flip(Path(store.uri, PATH), index)
+    begin = index // BLOCK_BYTES * BLOCK_BYTES
     end = min(begin + BLOCK_BYTES, SIZE_BYTES)
     message = f"{PATH} is damaged: its bytes {begin:,} to {end:,} are not those that were written"
     for read in (
@@ -107,7 +107,7 @@ def test_a_changed_byte_is_found_by_whoever_reads_its_block(stored, place):
 
 @pytest.mark.parametrize("size", [0, BLOCK_BYTES - 1, BLOCK_BYTES, SIZE_BYTES - 1, SIZE_BYTES + 1, 5 * BLOCK_BYTES])
 def test_an_object_that_became_shorter_or_longer_is_refused(stored, size):
-    """Also where it ends with a block."""
+    """The error is raised also if the object ends with a block."""
     store, entry, data = stored
     Path(store.uri, PATH).write_bytes((data + bytes(5 * BLOCK_BYTES))[:size])
     with pytest.raises(DecodeError, match="is damaged"):
@@ -143,8 +143,8 @@ def written(folder, name, compression=None):
         ("parquet", "none", False),
     ],
 )
-def test_manifests_have_the_checksums_that_formats_have_not(tmp_path, name, compression, has_checksums):
-    """Parquet and Avro of some codecs compare pages and blocks themselves."""
+def test_manifests_have_the_checksums_that_formats_lack(tmp_path, name, compression, has_checksums):
+    """Parquet, and Avro with some codecs, verify pages and blocks themselves."""
     written(tmp_path, name, compression)
     store = LocalStore(tmp_path)
     (entry,) = folder_files(store).files
@@ -154,10 +154,10 @@ def test_manifests_have_the_checksums_that_formats_have_not(tmp_path, name, comp
 
 
 def test_whoever_reads_rows_refuses_a_damaged_file(tmp_path):
-    """Digests, validations, compactions and published copies alike; a copy under another name is another's file."""
+    """Digests, validations, compactions and published copies raise; a copy under another name is another file."""
     source = tmp_path / "rows"
     path = written(source, "csv", "none")
-    whole = ddbio.digest(source)
+    digest = ddbio.digest(source)
     ddbio.publish(source, tmp_path / "whole")
     flip(path)
     message = "is damaged: its bytes 0 to"
@@ -172,46 +172,46 @@ def test_whoever_reads_rows_refuses_a_damaged_file(tmp_path):
     ddbio.publish(source, tmp_path / "damaged")
     with pytest.raises(DecodeError, match=message):
         ddbio.digest(tmp_path / "damaged")
-    assert ddbio.digest(tmp_path / "whole") == whole
+    assert ddbio.digest(tmp_path / "whole") == digest
     path.rename(tmp_path / "other.csv")
-    assert ddbio.digest(tmp_path / "other.csv") != whole
+    assert ddbio.digest(tmp_path / "other.csv") != digest
 
 
-def test_a_file_of_another_size_is_anothers(tmp_path):
-    """Whoever adds a line to a file of text means it."""
+def test_a_file_of_another_size_is_not_verified(tmp_path):
+    """A user who adds a line to a text file does it on purpose."""
     path = written(tmp_path, "csv", "none")
-    whole = ddbio.digest(tmp_path)
+    digest = ddbio.digest(tmp_path)
     path.write_bytes(path.read_bytes() + b'"new",1,\n')
-    assert ddbio.digest(tmp_path) != whole
+    assert ddbio.digest(tmp_path) != digest
 
 
 def test_manifests_of_older_releases_are_read(tmp_path):
     """They have no checksums, neither of files nor of themselves."""
     path = written(tmp_path, "csv", "none")
-    place = tmp_path / manifest_path("job")
-    text = place.read_text()
+    manifest = tmp_path / manifest_path("job")
+    text = manifest.read_text()
     without = text[: text.rindex(",\n")] + "\n}"
-    place.write_text(without.replace('"crc32"', '"other"'))
+    manifest.write_text(without.replace('"crc32"', '"other"'))
     expected = ddbio.digest(tmp_path)
     flip(path, path.read_bytes().index(b"k500"))
     assert ddbio.digest(tmp_path) != expected
 
 
 def test_a_damaged_manifest_is_an_error(tmp_path):
-    """It says the types of text: rows read without them would have others."""
+    """The manifest has the types of text: rows read without them would have other types."""
     written(tmp_path, "csv", "none")
     flip(tmp_path / manifest_path("job"))
     with pytest.raises(TargetError, match=r"job\.json is damaged"):
         ddbio.digest(tmp_path)
 
 
-def test_a_text_tells_that_it_is_as_it_was_written():
-    """Any other byte before the checksum is told; without a checksum nothing is known."""
+def test_the_checksum_of_a_text_detects_changes():
+    """Any other byte before the checksum is detected; a text without a checksum is accepted."""
     text = add_checksum('{"a": [1, "é"]}')
     assert has_valid_checksum(text)
     assert has_valid_checksum(b'{"a": 1}')
-    for place in range(text.index(b",\n")):
-        assert not has_valid_checksum(text[:place] + bytes([text[place] ^ 4]) + text[place + 1 :])
+    for index in range(text.index(b",\n")):
+        assert not has_valid_checksum(text[:index] + bytes([text[index] ^ 4]) + text[index + 1 :])
 
 
 def by_definition(algorithm, data):
@@ -227,13 +227,13 @@ def by_definition(algorithm, data):
 
 @pytest.mark.parametrize(("algorithm", "check"), [("CRC32C", "e3069283"), ("CRC64NVME", "ae8b14860a799888")])
 def test_the_published_check_value(algorithm, check):
-    """The nine digits have the checksum of the catalogue of CRCs, and no bytes have none."""
+    """The nine digits have the checksum of the catalogue of CRCs, and an empty text has an empty one."""
     assert checksum(algorithm, b"123456789").hex() == check
     assert not any(checksum(algorithm, b""))
 
 
 @given(st.sampled_from(sorted(CRC_POLYNOMIALS)), st.binary(max_size=40))
 def test_bytes_of_any_length(algorithm, data):
-    """Whole words and the bytes behind them are as the definition says, wherever they lie."""
+    """Complete words and the remaining bytes have the checksum of the definition, at any alignment."""
     assert checksum(algorithm, data) == by_definition(algorithm, data)
     assert checksum(algorithm, memoryview(b"x" + data)[1:]) == by_definition(algorithm, data)

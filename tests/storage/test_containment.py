@@ -1,4 +1,4 @@
-"""Paths and files of state that somebody else has placed in a folder: nothing outside of it is touched."""
+"""Hostile paths and state files in a folder: nothing outside of the folder is touched."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CALLS = {
 
 @pytest.fixture
 def victim(tmp_path):
-    """Return a folder with a file beside the target."""
+    """Return a folder with a file next to the target."""
     (tmp_path / "victim").mkdir()
     (tmp_path / "victim" / "thesis.txt").write_text("x")
     yield tmp_path / "victim"
@@ -49,18 +49,18 @@ def victim(tmp_path):
 
 
 def test_no_call_leaves_the_folder(make_store):
-    """Every call refuses a path that leads out, and names it."""
+    """Every call refuses a path that leads out of the folder, and names it."""
     store = make_store()
     store.put("there", b"x")
     for path in OUTSIDE:
         for call in CALLS.values():
             with pytest.raises(TargetError, match="is no path within"):
                 call(store, path)
-    assert [each.path for each in store.list()] == ["there"]
+    assert [entry.path for entry in store.list()] == ["there"]
 
 
-def test_what_is_written_has_one_spelling(make_store):
-    """Absolute paths and empty parts are refused, also where S3 would take them."""
+def test_written_paths_are_canonical(make_store):
+    """Absolute paths and empty parts are refused, even if S3 accepts them."""
     store = make_store()
     for path in ("/etc/passwd", "a//b", "./a", "a/"):
         for name in ("put", "put_if_absent", "create", "complete"):
@@ -69,15 +69,15 @@ def test_what_is_written_has_one_spelling(make_store):
 
 
 def test_a_key_has_1024_bytes_with_its_prefix(s3_store):
-    """As S3 counts them; nothing is asked of S3."""
+    """The key has at most 1,024 bytes by S3's count; no request is sent for a longer one."""
     prefix_bytes = len("target/")
     s3_store.put("ü" * ((1024 - prefix_bytes) // 2), b"x")
     with pytest.raises(TargetError, match="is no path within"):
         s3_store.put("ü" * 512, b"x")
 
 
-def test_keys_of_other_programs_are_read_and_deleted_as_they_are(s3_store):
-    """An empty part of a key is a part like others."""
+def test_keys_of_other_programs_are_read_and_deleted_unchanged(s3_store):
+    """An empty part of a key is an ordinary part."""
     s3_store._client.put_object(Bucket=s3_store._bucket, Key="target/a//./b.json", Body=b"{}")
     (entry,) = s3_store.list()
     assert s3_store.read(entry.path) == s3_store.read_range(entry, 0, 2) == b"{}"
@@ -88,7 +88,7 @@ def test_keys_of_other_programs_are_read_and_deleted_as_they_are(s3_store):
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("link", ["folder", "above", "file", "loop"])
 def test_no_link_leads_out(tmp_path, victim, call, link):
-    """A link that somebody placed in the folder is no way to files elsewhere, for any call."""
+    """A hostile link in the folder gives no call access to files elsewhere."""
     store, root = LocalStore(tmp_path / "target"), tmp_path / "target"
     (root / "inner").mkdir(parents=True)
     (root / "inner" / "above").symlink_to("../..")
@@ -97,7 +97,7 @@ def test_no_link_leads_out(tmp_path, victim, call, link):
     (root / "loop").symlink_to(root / "loop")
     path = {"folder": "folder/thesis.txt", "above": "inner/above/victim/thesis.txt"}.get(link, link)
     if link in {"file", "loop"} and call in {"put", "put_if_absent", "delete", "create", "complete"}:
-        # It is itself replaced or deleted, or nothing is done at its place.
+        # The link itself is replaced or deleted, or the call does nothing.
         with contextlib.suppress(NotFoundError):
             CALLS[call](store, path)
         return
@@ -106,7 +106,7 @@ def test_no_link_leads_out(tmp_path, victim, call, link):
 
 
 def test_links_within_the_folder_and_to_the_folder_are_followed(tmp_path):
-    """And a file that the user named himself may be a link to anywhere."""
+    """A file that the user named may itself be a link to anywhere."""
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "a.json").write_text("{}")
     (tmp_path / "real" / "b.json").symlink_to("a.json")
@@ -120,23 +120,23 @@ def test_links_within_the_folder_and_to_the_folder_are_followed(tmp_path):
         LocalStore(tmp_path / "other").read("named.json")
 
 
-@pytest.mark.parametrize("place", ["_ddbio", "_ddbio/staging", f"_ddbio/staging/{JOB}", f"_ddbio/staging/{JOB}/{PART}.staged"])  # fmt: skip # noqa: E501
-def test_nothing_is_staged_elsewhere(tmp_path, victim, place):
-    """Folders of ddbio's own that are links: nothing is written or deleted behind them."""
+@pytest.mark.parametrize("link", ["_ddbio", "_ddbio/staging", f"_ddbio/staging/{JOB}", f"_ddbio/staging/{JOB}/{PART}.staged"])  # fmt: skip # noqa: E501
+def test_nothing_is_staged_elsewhere(tmp_path, victim, link):
+    """If folders of ddbio are links, nothing is written to or deleted from their targets."""
     root = tmp_path / "target"
-    (root / place).parent.mkdir(parents=True)
-    (root / place).symlink_to(victim / "thesis.txt" if place.endswith("staged") else victim)
+    (root / link).parent.mkdir(parents=True)
+    (root / link).symlink_to(victim / "thesis.txt" if link.endswith("staged") else victim)
     store = LocalStore(root)
     with pytest.raises(TargetError, match="is no path within"):
         store.create(PART)
     try:
         store.abort(JOB)
     except TargetError as error:
-        assert "is no path within" in str(error)  # noqa: PT017 - it depends on the place whether it can be aborted
+        assert "is no path within" in str(error)  # noqa: PT017 - the link decides whether it can be aborted
 
 
 def test_the_note_of_made_folders_is_a_count(tmp_path):
-    """Folders above the target go only if they are empty, and never by another number than was noted."""
+    """Folders above the target are deleted only if they are empty, and at most the recorded number of them."""
     store = LocalStore(tmp_path / "empty" / "target")
     (tmp_path / "empty" / "target" / "_ddbio" / "staging").mkdir(parents=True)
     for text in ("-1", "x", "9" * 5000, ""):
@@ -147,7 +147,7 @@ def test_the_note_of_made_folders_is_a_count(tmp_path):
 
 
 def test_temporary_files_of_killed_writers_go(tmp_path):
-    """The next writer of the folder removes them; what a running one is writing stays."""
+    """The next writer of the folder removes them; the file of a running writer stays."""
     staging = tmp_path / "_ddbio" / "staging"
     staging.mkdir(parents=True)
     for name, age_seconds in {"123.4": 7200, "99.0": 10, "notes.txt": 7200}.items():
@@ -161,7 +161,7 @@ def test_temporary_files_of_killed_writers_go(tmp_path):
 
 
 def test_only_job_ids_name_states():
-    """Whatever else lies there is no claim, intent or manifest."""
+    """Any other file is not a claim, intent or manifest."""
     for name in ("..", "a b", "a-b", "x/y", "../x", "ü", "a.b", ""):
         assert not is_claim(claim_path(name))
         assert not is_intent(intent_path(name))
@@ -175,12 +175,12 @@ def test_only_job_ids_name_states():
 def cases(states):
     """Return the parameters of a test of some states: all on a disk, some on S3."""
     numbers = range(len(states))
-    given = [("local", number) for number in numbers] + [("s3", number) for number in numbers[::4]]
-    return pytest.mark.parametrize(("make_store", "number"), given, indirect=["make_store"])
+    cases_of_stores = [("local", number) for number in numbers] + [("s3", number) for number in numbers[::4]]
+    return pytest.mark.parametrize(("make_store", "number"), cases_of_stores, indirect=["make_store"])
 
 
 def put_state(store, path, state, age_seconds=1000):
-    """Write a file of state; on a disk it is as old."""
+    """Write a state file; on a disk it also gets this age."""
     store.put(path, state if isinstance(state, bytes) else add_checksum(json.dumps(state)))
     if isinstance(store, LocalStore):
         os.utime(Path(store.uri) / path, (time.time() - age_seconds,) * 2)
@@ -230,19 +230,19 @@ INTENTS = (
 
 
 @cases(CLAIMS)
-def test_a_malformed_claim_is_one_of_a_dead_job_when_its_lease_is_over(make_store, victim, number):
-    """Nobody renews it. A young one is refused, by an error that says what to do; its deletion helps."""
+def test_a_malformed_claim_is_dead_after_its_lease(make_store, victim, number):
+    """Nobody renews it. A young one is refused, with an advice; deleting it helps."""
     claim = CLAIMS[number]
     store = make_store()
     store.put("there", b"x")
     put_state(store, claim_path(DEAD), claim)
     job(store)
-    assert claim_path(DEAD) not in {each.path for each in store.list()}
+    assert claim_path(DEAD) not in {entry.path for entry in store.list()}
     other = make_store()
     put_state(other, claim_path(DEAD), claim, age_seconds=0)
     with pytest.raises(TargetError, match=rf"{claim_path(DEAD)} is not as ddbio writes it.*delete it if no job"):
         job(other, lease_seconds=60.0)
-    assert claim_path(JOB) not in {each.path for each in other.list()}
+    assert claim_path(JOB) not in {entry.path for entry in other.list()}
     other.delete([claim_path(DEAD)])
     job(other, lease_seconds=60.0)
     assert live_files(other).paths == {PART}
@@ -250,14 +250,14 @@ def test_a_malformed_claim_is_one_of_a_dead_job_when_its_lease_is_over(make_stor
 
 @cases(INTENTS)
 def test_a_malformed_intent_is_refused_until_it_is_deleted(make_store, victim, number):
-    """It writes, moves and deletes nothing; readers are not disturbed."""
+    """It writes, moves and deletes nothing; readers are not affected."""
     store, intent = make_store(), INTENTS[number]
     store.put("there", b"x")
     put_state(store, intent_path(DEAD), intent)
-    before = {each.path for each in store.list()}
+    before = {entry.path for entry in store.list()}
     with pytest.raises(TargetError, match=rf"{intent_path(DEAD)} is not as ddbio writes it.*delete it"):
         job(store)
-    assert {each.path for each in store.list()} == before
+    assert {entry.path for entry in store.list()} == before
     live_files(store)
     for call in (lambda: abort(store, DEAD), lambda: published_by(store, [DEAD])):
         with pytest.raises(TargetError):
@@ -280,21 +280,21 @@ COMMITTED = (
 
 @cases(COMMITTED)
 def test_a_malformed_manifest_or_snapshot_is_refused_until_it_is_moved_away(make_store, number):
-    """By readers and writers alike, with the name of the file."""
+    """Readers and writers refuse it with the name of the file."""
     store, (path, state) = make_store(), COMMITTED[number]
     put_state(store, path, state)
     calls = [live_files, job, *([read_history] if "/snapshots/" in path else [])]
     for call in calls:
         with pytest.raises(TargetError, match=rf"{path} is not as ddbio writes it.*move it away"):
             call(store)
-    assert [each.path for each in store.list()] == [path]
+    assert [entry.path for entry in store.list()] == [path]
     store.delete([path])
     job(store)
     assert live_files(store).paths == {PART}
 
 
-def test_a_link_in_the_place_of_a_state_is_not_followed(tmp_path, victim):
-    """What it leads to is neither read nor shown."""
+def test_a_link_instead_of_a_state_is_not_followed(tmp_path, victim):
+    """Its target is neither read nor shown."""
     store = LocalStore(tmp_path / "target")
     store.put("there", b"x")
     (tmp_path / "target" / claim_path(DEAD)).symlink_to(victim / "thesis.txt")
@@ -305,7 +305,7 @@ def test_a_link_in_the_place_of_a_state_is_not_followed(tmp_path, victim):
 
 
 def test_states_of_jobs_are_read_by_the_same_reader(make_store):
-    """A head or a record that is no JSON, or of another shape, is named."""
+    """A head or a record that is not JSON, or has another shape, is named."""
     store = make_store()
     state = JobState(store, "log", "capture")
     for name, text in (("committed", b'{"batch": "5"}'), ("000000000001", b"[]"), ("other", b"\xff")):

@@ -18,7 +18,7 @@ PART = FileNaming("job", 0).path(0, "parquet")
 
 @pytest.fixture
 def locked(tmp_path):
-    """Return a folder that the user of the test may not write, as a user whom permissions bind."""
+    """Return a folder that the user of the test may not write, even if the user is root."""
     tmp_path.chmod(0o555)
     is_root = os.geteuid() == 0
     if is_root:
@@ -29,8 +29,8 @@ def locked(tmp_path):
     tmp_path.chmod(0o755)
 
 
-def test_a_file_is_staged_beside_the_target_and_renamed(local_store):
-    """A file lies on the target's own file system until it is completed, under a name no pattern for data matches."""
+def test_a_file_is_staged_within_the_target_and_renamed(local_store):
+    """A staged file is on the target's file system, under a name that no pattern for data matches."""
     sink = local_store.create(PART)
     sink.write(memoryview(b"ab"))
     sink.write(b"c")
@@ -43,8 +43,8 @@ def test_a_file_is_staged_beside_the_target_and_renamed(local_store):
     assert list(local_store.list()) == [StoredObject(PART, 3)]
 
 
-def test_completing_what_is_gone_is_an_error(local_store):
-    """A staged file that vanished, or a place with other bytes, is never taken for completed."""
+def test_completing_a_missing_file_is_an_error(local_store):
+    """A missing staged file, or a path with other bytes, never counts as completed."""
     staged = local_store.create(PART).finish(0)
     local_store.abort("job")
     with pytest.raises(NotFoundError, match="run the job again"):
@@ -56,13 +56,13 @@ def test_completing_what_is_gone_is_an_error(local_store):
 
 @pytest.mark.parametrize("form", [str, Path, lambda path: path.as_uri(), lambda path: f"{path}/"])
 def test_targets_come_as_path_or_uri(tmp_path, form):
-    """A path, a Path and a file URI, with spaces too, are the same target."""
+    """A path, a Path and a file URI, also with spaces, are the same target."""
     target = tmp_path / "a b"
     assert LocalStore(form(target)).uri == str(target)
 
 
 def test_a_relative_target_stays_where_it_was_named(tmp_path, monkeypatch):
-    """A relative path is bound where the store was made, wherever a worker runs."""
+    """A relative path is resolved when the store is made, regardless of the worker's folder."""
     monkeypatch.chdir(tmp_path)
     frozen = pickle.dumps(LocalStore("out"))
     monkeypatch.chdir("/")
@@ -70,7 +70,7 @@ def test_a_relative_target_stays_where_it_was_named(tmp_path, monkeypatch):
 
 
 def test_put_if_absent_has_one_winner(local_store):
-    """Of many writers at once exactly one learns that it wrote, and its bytes are there."""
+    """Of many concurrent writers, exactly one succeeds, and its bytes are stored."""
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(lambda n: local_store.put_if_absent("_ddbio/m.json", str(n).encode()), range(16)))
     assert won.count(True) == 1
@@ -78,14 +78,14 @@ def test_put_if_absent_has_one_winner(local_store):
 
 
 def test_put_replaces(local_store):
-    """A put is seen whole, over the older object."""
+    """A put is atomic, and replaces the older object."""
     local_store.put("a/b", b"older")
     local_store.put("a/b", b"new")
     assert local_store.read("a/b") == b"new"
 
 
 def test_a_missing_file_is_not_found(local_store):
-    """Reading what is not there says so, deleting it passes over, listing no target yields nothing."""
+    """Reading a missing file raises, deleting it is ignored, and listing a missing target yields nothing."""
     with pytest.raises(NotFoundError):
         local_store.read("none")
     local_store.delete(["none", "no/ne"])
@@ -93,7 +93,7 @@ def test_a_missing_file_is_not_found(local_store):
 
 
 def test_delete_removes_emptied_folders_only(local_store):
-    """Folders go with their last file, the target itself stays."""
+    """Folders are deleted with their last file; the target itself stays."""
     for path in ["x/y/a", "x/b", "c"]:
         local_store.put(path, b"")
     local_store.delete(["x/y/a", "c"])
@@ -105,7 +105,7 @@ def test_delete_removes_emptied_folders_only(local_store):
 
 
 def test_abort_keeps_a_target_that_was_there(tmp_path):
-    """A folder that the user made stays, one that the job made goes, its parents too."""
+    """A folder that the user made stays; one that the job made is deleted with its parents."""
     (tmp_path / "mine").mkdir()
     for target in ["mine", "mine/deep/er"]:
         store = LocalStore(tmp_path / target)
@@ -116,7 +116,7 @@ def test_abort_keeps_a_target_that_was_there(tmp_path):
 
 
 def test_abort_keeps_what_others_made_meanwhile(local_store):
-    """A target that holds something by now stays when its first job is aborted."""
+    """A target that is not empty any more stays when its first job is aborted."""
     local_store.create(PART).finish(0)
     local_store.put("theirs", b"x")
     local_store.abort("job")
@@ -125,7 +125,7 @@ def test_abort_keeps_what_others_made_meanwhile(local_store):
 
 @pytest.mark.parametrize("size_bytes", [10, 1_000_000])
 def test_a_full_disk_is_said(tmp_path, size_bytes):
-    """A device without space ends in one error that names the target and the way out; abort still works."""
+    """A device without space is one error with the target and an advice; abort still works."""
     device = tmp_path / "device"
     device.symlink_to("/dev/full")
     sink = LocalSink(device, PART, tmp_path)
@@ -143,7 +143,7 @@ def test_a_full_disk_is_said(tmp_path, size_bytes):
 
 
 def test_a_file_is_no_target(tmp_path):
-    """A target that is a file, or lies below one, is refused by name."""
+    """A target that is a file, or is below one, is refused by name."""
     (tmp_path / "file").write_text("x")
     for target in ["file", "file/below"]:
         with pytest.raises(TargetError, match="is a file or is below one"):
@@ -165,14 +165,14 @@ def test_a_folder_without_permission_is_no_target(locked):
         (errno.EIO, "not writable"),
     ],
 )
-def test_refusals_of_the_system_are_told_apart(tmp_path, number, text):
-    """Every refusal of the system becomes a TargetError that says what to do."""
+def test_refusals_of_the_system_have_different_errors(tmp_path, number, text):
+    """Every refusal of the system becomes a TargetError with an advice."""
     with pytest.raises(TargetError, match=text), _target_errors(tmp_path):
         raise OSError(number, os.strerror(number))
 
 
 def test_a_range_of_a_file(local_store):
-    """A range is read without the rest; a file that is gone is an error."""
+    """A range is read without the rest; a missing file is an error."""
     local_store.put("a/b", b"0123456789")
     (entry,) = local_store.list("a/")
     assert local_store.read_range(entry, 3, 4) == b"3456"
@@ -191,25 +191,25 @@ def test_a_replaced_file_has_another_version(local_store):
 
 
 def test_listing_looks_only_where_the_prefix_leads(local_store):
-    """Folders that cannot hold the prefix are not entered, and none that can is left out."""
+    """Folders that cannot contain the prefix are not entered, and none that can is left out."""
     for path in ("a/b/c", "a/bc", "ab/c", "b/a"):
         local_store.put(path, b"x")
     root = Path(local_store.uri)
     (root / "other").mkdir()
     (root / "other" / "loop").symlink_to(root / "other" / "loop")
-    assert [each.path for each in local_store.list("a/b")] == ["a/bc", "a/b/c"]
-    assert [each.path for each in local_store.list("a")] == ["a/bc", "a/b/c", "ab/c"]
+    assert [entry.path for entry in local_store.list("a/b")] == ["a/bc", "a/b/c"]
+    assert [entry.path for entry in local_store.list("a")] == ["a/bc", "a/b/c", "ab/c"]
 
 
 def test_a_folder_that_may_not_be_written_is_refused_before_the_job(tmp_path):
-    """A target that is a file, or lies below one, is refused with its name before anything is read."""
+    """A target that is a file, or is below one, is refused with its name before anything is read."""
     (tmp_path / "file").write_text("")
     with pytest.raises(TargetError, match="is a file or is below one"):
         Target(store=LocalStore(tmp_path / "file" / "out"), mode="append").prepare("one")
 
 
 def test_jobs_that_make_and_remove_the_same_folders_do_not_fail_each_other(tmp_path):
-    """Whatever folders other jobs remove as empty, a job that writes, lists and deletes beside them goes on."""
+    """A job that writes, lists and deletes continues, regardless of empty folders that other jobs remove."""
 
     def run(job):
         store, state = LocalStore(tmp_path / "target"), f"_ddbio/{job}.load/a.json"

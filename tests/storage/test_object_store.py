@@ -1,4 +1,4 @@
-"""What all stores do alike, and a file over ranges of an object."""
+"""Common behaviour of all stores, and a file over ranges of an object."""
 
 import io
 import threading
@@ -17,13 +17,13 @@ READS = st.tuples(st.just("read"), st.integers(-1, 130), st.none())
 
 
 class Store:
-    """Stand for a store of one object, and count the bytes it gives."""
+    """Store of one object, which counts the bytes that are read."""
 
     def __init__(self):
         self.given = 0
 
     def read_range(self, entry, start, length):
-        """Return a range, which must lie within the object."""
+        """Return a range, which must be within the object."""
         assert start >= 0
         assert 0 < length <= entry.size_bytes - start
         self.given += length
@@ -32,25 +32,25 @@ class Store:
 
 @given(st.lists(SEEKS | READS, max_size=20))
 def test_it_reads_as_a_file_does(steps):
-    """Whatever is sought and read, the bytes are those of a file, and only those are asked for."""
+    """For any seeks and reads, the bytes are those of a file, and only they are requested."""
     store = Store()
     file, model, wanted = RangeFile(store, StoredObject("a", len(DATA))), io.BytesIO(DATA), 0
     assert (file.readable(), file.seekable(), file.size()) == (True, True, 100)
     for verb, number, whence in steps:
         if verb == "seek":
-            place = number + {0: 0, 1: model.tell(), 2: len(DATA)}[whence]
-            if place >= 0:
+            position = number + {0: 0, 1: model.tell(), 2: len(DATA)}[whence]
+            if position >= 0:
                 assert file.seek(number, whence) == model.seek(number, whence)
         else:
-            found = file.read(number)
-            wanted += len(found)
-            assert found == model.read(number)
+            data = file.read(number)
+            wanted += len(data)
+            assert data == model.read(number)
         assert file.tell() == model.tell()
     assert store.given == wanted
 
 
 def test_one_of_several_writers_makes_a_file(make_store):
-    """Of writers at once exactly one makes a small file whole, and the others find out that it is there."""
+    """Of concurrent writers exactly one makes a small file, and the others report that it exists."""
     store, writers = make_store(), 4
     rounds = 300 if isinstance(store, LocalStore) else 10
     together = threading.Barrier(writers)

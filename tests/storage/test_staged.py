@@ -15,15 +15,15 @@ JOB_IDS = st.text("abcXYZ019_", min_size=1, max_size=8)
 
 
 @given(JOB_IDS, st.integers(0, 10**6), st.integers(0, 99), st.integers(0, 10**5))
-def test_a_name_tells_its_job(job_id, task, attempt, number):
-    """The job of a file is found in its name, whatever folder it lies in."""
+def test_a_name_has_the_id_of_its_job(job_id, task, attempt, number):
+    """The job id is parsed from a file's name, in any folder."""
     path = FileNaming(job_id, task, attempt).path(number, "zstd.parquet")
     inside = FileNaming(job_id, task, attempt).path(number, "zstd.parquet", "year=2025/place=a b%2F/")
     assert job_of(path) == job_of(inside) == job_id
 
 
-def test_a_name_says_job_task_attempt_and_number():
-    """No two attempts share a name, and names sort as tasks do."""
+def test_a_name_has_job_task_attempt_and_number():
+    """No two attempts share a name, and names sort in the order of tasks."""
     assert FileNaming("j1", 7, 2).path(3, "zstd.parquet") == "part-j1-00007-2-0003.zstd.parquet"
 
 
@@ -31,7 +31,7 @@ def test_a_name_says_job_task_attempt_and_number():
     "path", ["data.parquet", "part-00000-ab-c000.snappy.parquet", "part-j-1-0-0/other", "_ddbio/j"]
 )
 def test_foreign_names_belong_to_no_job(path):
-    """Files that no job named are nobody's, Spark's own included."""
+    """Files that were not named by a job have no job, including Spark's own."""
     assert job_of(path) == ""
 
 
@@ -43,12 +43,12 @@ def test_unfit_job_ids_are_refused(job_id):
 
 
 def test_staged_survives_json_and_pickle():
-    """What completes a file goes through the intent and between processes unchanged."""
+    """The data that completes a file is unchanged in the intent and between processes."""
     staged = StagedFile("part-j-0-0-0.parquet", 7, 2, {"upload_id": "u", "parts": [{"PartNumber": 1, "ETag": "e"}]})
     in_partition = replace(staged, partition={"day": "1", "x": None}, statistics={"pk": {"nulls": 0, "min": 1}})
-    for each in (staged, in_partition):
-        assert StagedFile(**json.loads(json.dumps(asdict(each)))) == each
-        assert pickle.loads(pickle.dumps(each)) == each
+    for file in (staged, in_partition):
+        assert StagedFile(**json.loads(json.dumps(asdict(file)))) == file
+        assert pickle.loads(pickle.dumps(file)) == file
 
 
 OUTSIDE = (
@@ -65,33 +65,33 @@ INSIDE = (
 
 @pytest.mark.parametrize("path", [*OUTSIDE, *ODD])
 def test_a_path_that_may_lead_out_is_refused(path):
-    """Parts that climb, absolute and empty parts, NUL, what no file system has, and what is no text."""
+    """Parent folders, absolute and empty parts, NUL, paths that no file system has, and other types are refused."""
     with pytest.raises(TargetError, match="is no path within s3://bucket/x") as refused:
         contained(path, "s3://bucket/x")
     assert refused.value.uri == "s3://bucket/x"
 
 
 @pytest.mark.parametrize("path", INSIDE)
-def test_a_path_within_is_taken_as_it_is(path):
+def test_a_path_within_is_unchanged(path):
     """Nothing is normalized or decoded."""
     assert contained(path, "x") == contained(path, "x", is_key=True) == path
 
 
 @pytest.mark.parametrize("path", ODD)
 def test_keys_of_other_programs_may_have_empty_parts(path):
-    """S3 takes keys literally: they cannot lead out of a prefix, unless a server takes parts for folders."""
+    """S3 uses keys literally: they cannot lead out of a prefix, unless a server treats parts as folders."""
     assert contained(path, "x", is_key=True) == path
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_no_key_climbs(path):
-    """Some servers of S3's protocol keep objects in folders."""
+    """Some servers of S3's protocol store objects in folders."""
     with pytest.raises(TargetError):
         contained(path, "x", is_key=True)
 
 
 def test_a_long_path_is_shortened_in_the_message():
-    """A megabyte of a name is not printed."""
+    """A name of a megabyte is not printed."""
     with pytest.raises(TargetError) as refused:
         contained("../" * 300_000, "x")
     assert len(str(refused.value)) < 500

@@ -108,7 +108,7 @@ HOSTILE = (
     {},
     {"a": {"b": []}},
 )
-"""What is put in the place of each value."""
+"""Hostile replacements of each value."""
 
 
 def text_of(state):
@@ -116,37 +116,39 @@ def text_of(state):
     return add_checksum(json.dumps(state))
 
 
-def places(value, place=()):
-    """Yield the places of all values within one."""
-    yield place
+def places(value, path=()):
+    """Yield the paths of all values within one."""
+    yield path
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, each in inner:
-        yield from places(each, (*place, name))
+    for name, member in inner:
+        yield from places(member, (*path, name))
 
 
 def paths_in(state):
     """Yield everything in a state that is used as a path, a job id, or a version."""
-    for place in places(state):
+    for member_path in places(state):
         value = state
-        for name in place:
+        for name in member_path:
             value = value[name]
-        if (place and place[-1] in {"path", "staged_at"}) or (
-            len(place) > 1 and place[-2] in {"replaced", "removed", "added", "objects"} and not isinstance(value, dict)
+        if (member_path and member_path[-1] in {"path", "staged_at"}) or (
+            len(member_path) > 1
+            and member_path[-2] in {"replaced", "removed", "added", "objects"}
+            and not isinstance(value, dict)
         ):
             yield value
 
 
 def test_every_kind_of_state_has_a_shape():
-    """No file of the samples, which have all kinds, is read unchecked."""
+    """Every state file of the samples, which have all kinds, is checked."""
     data = Path(__file__).parents[1] / "samples/data"
-    paths = {each.relative_to(data / each.relative_to(data).parts[0]) for each in data.glob("*/_ddbio/**/*.json")}
+    paths = {path.relative_to(data / path.relative_to(data).parts[0]) for path in data.glob("*/_ddbio/**/*.json")}
     assert len(paths) > len(STATES)
     assert [path for path in sorted(map(str, paths)) if not any(kind.path.fullmatch(path) for kind in _KINDS)] == []
 
 
 @pytest.mark.parametrize("path", STATES)
 def test_a_state_is_read_as_it_was_written(path):
-    """With a checksum and, of older releases, without one; members that nobody knows pass."""
+    """States are read with a checksum and, of older releases, without one; unknown members are accepted."""
     state = {**STATES[path], "later": {"release": [1]}}
     assert parse_state(text_of(state), path, "uri") == state
     assert parse_state(json.dumps(state).encode(), path) == state
@@ -154,38 +156,38 @@ def test_a_state_is_read_as_it_was_written(path):
 
 @pytest.mark.parametrize("path", STATES)
 def test_no_change_of_a_state_gives_another_error_or_a_path_elsewhere(path):
-    """Each value is replaced by values of other kinds, or left out: the state is refused, or leads nowhere else."""
+    """Each value is replaced by values of other kinds, or left out: the state is refused, or has no hostile path."""
     messages = []
-    for place in places(STATES[path]):
+    for member_path in places(STATES[path]):
         for hostile in (*HOSTILE, ...):
             state = copy.deepcopy(STATES[path])
             inner = state
-            for name in place[:-1]:
+            for name in member_path[:-1]:
                 inner = inner[name]
-            if not place:
+            if not member_path:
                 state = hostile if hostile is not ... else 5
             elif hostile is ...:
-                del inner[place[-1]]
+                del inner[member_path[-1]]
             else:
-                inner[place[-1]] = hostile
+                inner[member_path[-1]] = hostile
             text = json.dumps(state).encode() if not isinstance(state, dict) else text_of(state)
             try:
-                found = parse_state(text, path, "uri")
+                accepted = parse_state(text, path, "uri")
             except TargetError as error:
                 messages.append(str(error))
                 continue
-            for each in paths_in(found):
-                assert isinstance(each, str)
-                assert not {"..", ""} & {*each.split("/")}
-            # Nobody who takes a state apart falls over it.
+            for hostile_path in paths_in(accepted):
+                assert isinstance(hostile_path, str)
+                assert not {"..", ""} & {*hostile_path.split("/")}
+            # Parsing the members of an accepted state does not raise.
             if "/snapshots/" in path:
                 parse_snapshot(text, path)
-            [LiveFile.from_dict(each) for each in found.get("files", []) if "bytes" in each]
-            [StagedFile.from_dict(each) for each in found.get("staged", [])]
+            [LiveFile.from_dict(file) for file in accepted.get("files", []) if "bytes" in file]
+            [StagedFile.from_dict(staged) for staged in accepted.get("staged", [])]
     assert messages
-    for each in messages:
-        assert re.match(rf"uri/{path} (is not as ddbio writes it: |has format )", each)
-        assert len(each) < 700
+    for message in messages:
+        assert re.match(rf"uri/{path} (is not as ddbio writes it: |has format )", message)
+        assert len(message) < 700
 
 
 @pytest.mark.parametrize(
@@ -205,8 +207,8 @@ def test_no_change_of_a_state_gives_another_error_or_a_path_elsewhere(path):
         (b'{"format": 2}', "use the newer ddbio"),
     ],
 )
-def test_what_is_no_state_is_refused(text, says):
-    """By one error, which names the file."""
+def test_an_invalid_state_is_refused(text, says):
+    """It is one error, which names the file."""
     jobs = () if b"format" in text else ("_ddbio/x.load/0123abcd.json", "_ddbio/x.unknown.json")
     for path in ("_ddbio/x.claim.json", *jobs):
         with pytest.raises(TargetError, match=f"uri/{path}.*{says}"):
@@ -238,6 +240,6 @@ def test_names_and_contents_say_the_same(path, change, says):
 
 
 def test_a_state_is_not_larger_than_a_limit():
-    """What is larger is not even parsed."""
+    """A larger file is not even parsed."""
     with pytest.raises(TargetError, match="is larger than"):
         parse_state(bytes(MAX_BYTES + 1), "_ddbio/x.json")
