@@ -79,7 +79,7 @@ def _lines(part: Consumption, period_seconds: float) -> Lines:
         title=f"{part.what.capitalize()}{of}, consumed{' and provisioned' if part.provisioned is not None else ''}",
         over="days",
         unit="units a second",
-        places=(starts * period_seconds / 86_400).tolist(),
+        positions=(starts * period_seconds / 86_400).tolist(),
         lines={name: np.maximum.reduceat(values, starts).tolist() for name, values in series},
     )
 

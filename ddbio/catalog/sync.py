@@ -230,7 +230,7 @@ def _location(store: ObjectStore, path: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Recorded:
+class _ManifestContents:
     """Contents of the manifests of a folder.
 
     Attributes
@@ -258,7 +258,7 @@ def describe_folder(store: ObjectStore) -> TableDefinition:
     SchemaError
         If a column has no type in Hive, or two types.
     """
-    files, recorded = live_files(store).files, _recorded(store)
+    files, recorded = live_files(store).files, _read_manifests(store)
     if not files:
         raise NotFoundError(f"{store.uri} holds no files of rows: nothing can be registered")
     formats = {known_format.name for file in files if (known_format := format_of(file.path)) is not None}
@@ -292,13 +292,13 @@ def describe_folder(store: ObjectStore) -> TableDefinition:
     )
 
 
-def _recorded(store: ObjectStore) -> _Recorded:
+def _read_manifests(store: ObjectStore) -> _ManifestContents:
     entries = sorted(list_manifests(store), key=lambda entry: (entry.modified_at, entry.path))
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-manifests") as pool:
         states = [state for state in pool.map(lambda entry: _state(store, entry.path), entries) if state is not None]
     with_schema = [state for state in states if state.get("schema")]
     partitions = [state["partition_by"] for state in states if state.get("partition_by")]
-    return _Recorded(
+    return _ManifestContents(
         [schema_from_json(state["schema"]) for state in with_schema],
         frozenset(file["path"] for state in with_schema for file in state.get("files") or ()),
         {str(column["name"]): column.get("part") for column in partitions[-1]} if partitions else {},

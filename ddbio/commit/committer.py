@@ -95,7 +95,7 @@ class Claim:
         """
         began, ages = time.monotonic(), dict[str, float]()
         while True:
-            rivals = [claim for claim in self._namesakes() if claim.is_live]
+            rivals = [claim for claim in self._claims_of_same_job() if claim.is_live]
             if not rivals:
                 self.write()
                 try:
@@ -165,7 +165,7 @@ class Claim:
             message = f"target {self._store.uri} is being written to by {rival}: {ways}"
         return TargetError(message, self._store.uri)
 
-    def _namesakes(self) -> list[ForeignClaim]:
+    def _claims_of_same_job(self) -> list[ForeignClaim]:
         """Return the claim of another process that runs, or ran, under this job's id, if there is one."""
         # The probe shows the store's time, and proves that objects may be written, read and deleted here.
         path = f"{META}{self._job_id}{PROBE}"

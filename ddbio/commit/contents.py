@@ -193,7 +193,7 @@ def require_own_files(store: ObjectStore, problem: str, advice: str | None = Non
         With the kind of the folder, and the alternative.
     """
     contents = recognize(store)
-    refused = f"{_place(store, contents)}: {problem}"
+    refused = f"{_describe(store, contents)}: {problem}"
     if contents.kind in LAKE_FORMATS:
         services = LAKE_FORMATS[contents.kind].services
         own = f"use 'ddbio maintain' for a lake table of ddbio, and otherwise the table's own {services}"
@@ -224,8 +224,8 @@ def require_target(store: ObjectStore, table_format: str | None = None) -> None:
     contents = recognize(store)
     if contents.kind in {*LAKE_FORMATS, "spark"} and (contents.kind != table_format or contents.below):
         raise OptionError(
-            f"{_place(store, contents)}: other files in it could be read as rows of it, or be deleted with it: choose "
-            "another folder"
+            f"{_describe(store, contents)}: other files in it could be read as rows of it, or be deleted with it: "
+            "choose another folder"
         )
 
 
@@ -278,7 +278,7 @@ def _is_export_data(store: ObjectStore) -> bool:
     return any(entry.path.endswith(f"{SUMMARY}.json") for entry in above[0].list())
 
 
-def _place(store: ObjectStore, contents: Contents) -> str:
+def _describe(store: ObjectStore, contents: Contents) -> str:
     return (
         f"{store.uri} is in {contents.root.uri}, which is {contents}"
         if contents.below
@@ -313,13 +313,13 @@ def kind_of(store: ObjectStore, *, is_above: bool = False) -> Kind | None:
     for kind, prefix, pattern in _MARKS:
         if is_above and kind == "export":
             continue
-        paths = listed[prefix] if prefix in listed else listed.setdefault(prefix, _listed(store, prefix))
+        paths = listed[prefix] if prefix in listed else listed.setdefault(prefix, _list_paths(store, prefix))
         if any(pattern.fullmatch(path) for path in paths):
             return kind
     return None
 
 
-def _listed(store: ObjectStore, prefix: str) -> list[str]:
+def _list_paths(store: ObjectStore, prefix: str) -> list[str]:
     """Return the first paths with a prefix, or all state files of ddbio; none if the caller may not list them."""
     is_folder = prefix.endswith("/")
     if isinstance(store, LocalStore) and is_folder and not os.path.isdir(f"{store.uri}/{prefix}"):  # noqa: PTH112 - as in above()

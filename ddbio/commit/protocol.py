@@ -78,7 +78,7 @@ class Intent:
         return intent_path(self.job_id)
 
 
-def carry_out(store: ObjectStore, intent: Intent, claim: Claim | None = None) -> None:
+def execute(store: ObjectStore, intent: Intent, claim: Claim | None = None) -> None:
     """Complete all files, write the snapshot, delete the replaced objects, and write the manifest.
 
     Raises
@@ -112,10 +112,10 @@ def finish(store: ObjectStore, intent: Intent, *, keeps_claim: bool = False) -> 
     """Complete the commit of a dead job, or roll it back if that is impossible."""
     if not has_manifest(store, intent.job_id):
         try:
-            carry_out(store, intent)
+            execute(store, intent)
         except (NotFoundError, ConflictError):
             _roll_back(store, intent)
-    tidy(store, intent, keeps_claim=keeps_claim)
+    remove_remains(store, intent, keeps_claim=keeps_claim)
 
 
 def undo(store: ObjectStore, intent: Intent) -> None:
@@ -124,7 +124,7 @@ def undo(store: ObjectStore, intent: Intent) -> None:
         finish(store, intent)
     else:
         _roll_back(store, intent)
-        tidy(store, intent)
+        remove_remains(store, intent)
 
 
 def _without_newer(store: ObjectStore, intent: Intent, paths: Sequence[str]) -> list[str]:
@@ -149,7 +149,7 @@ def _roll_back(store: ObjectStore, intent: Intent) -> None:
     )
 
 
-def tidy(store: ObjectStore, intent: Intent, *, keeps_claim: bool = False) -> None:
+def remove_remains(store: ObjectStore, intent: Intent, *, keeps_claim: bool = False) -> None:
     """Delete the intent, the claim, and the remaining staged files of the job."""
     # The intent first: without a claim any job may repair it.
     store.delete([intent.path])
@@ -319,10 +319,10 @@ class Target:
             deletes=not self.keeps_replaced,
         )
         store.put(intent.path, format_state(asdict(intent)))
-        carry_out(store, intent, claim)
+        execute(store, intent, claim)
         # The job is committed: the next job deletes any remaining objects.
         with contextlib.suppress(DdbioError):
-            tidy(store, intent)
+            remove_remains(store, intent)
         return manifest_path(job_id)
 
     def abort(self, job_id: str) -> None:

@@ -378,7 +378,7 @@ class _CompactJob(FilesJob[RewriteResult, CompactReport]):
             for number, indices in enumerate(assignments)
         ]
 
-    def _stays(self, results: Sequence[RewriteResult]) -> tuple[int, Digest | None]:
+    def _unchanged_rows_and_digest(self, results: Sequence[RewriteResult]) -> tuple[int, Digest | None]:
         """Return the number of rows in unchanged files, and their digest if it is known."""
         read = Digest.merged(result.unchanged for result in results)
         passed = {file.path for file in self.unchanged} | {path for result in results for path in result.replaced}
@@ -403,7 +403,7 @@ class _CompactJob(FilesJob[RewriteResult, CompactReport]):
                 self.store.uri,
             )
         rows_rewritten = sum(result.rows for result in results)
-        rows_unchanged, digest_unchanged = self._stays(results)
+        rows_unchanged, digest_unchanged = self._unchanged_rows_and_digest(results)
         shown = [
             None if digest_unchanged is None else Digest.merged([digest_unchanged, digest]).hexdigest()
             for digest in digests
@@ -463,7 +463,7 @@ def _plan(options: CompactOptions, snapshot: Snapshot) -> CompactPlan:
         is_other=lambda file: _is_other(options, file),
     )
     mixed = mixed_hours(open_store(options.path, options))
-    files = [file for file in _closed(options, snapshot.files) if file.path.rpartition("/")[0] not in mixed]
+    files = [file for file in _closed_files(options, snapshot.files) if file.path.rpartition("/")[0] not in mixed]
     groups = plan_groups([file for file in files if _is_compactable(file.path)], rule)
     rewritten, size = sum(len(group.files) for group in groups), sum(group.bytes for group in groups)
     written = sum(group.expected_files for group in groups)
@@ -485,7 +485,7 @@ def _plan(options: CompactOptions, snapshot: Snapshot) -> CompactPlan:
     )
 
 
-def _closed(options: CompactOptions, files: Iterable[LiveFile]) -> Iterable[LiveFile]:
+def _closed_files(options: CompactOptions, files: Iterable[LiveFile]) -> Iterable[LiveFile]:
     """Return the files of hours that ended long enough ago, or all if that was not requested."""
     if options.closed_hours is None:
         return files

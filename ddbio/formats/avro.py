@@ -367,22 +367,22 @@ def _members(columns: Sequence[_Array], count: int) -> _Array:
     """Return the encoded records, by the values of their fields."""
     if not columns:
         return pa.repeat(_NOTHING, count)
-    return _joined(*(_union(column) for column in columns))
+    return _join(*(_union(column) for column in columns))
 
 
 def _union(values: _Array) -> _Array:
-    encoded = _joined(_VALUE, _encoded(values))
+    encoded = _join(_VALUE, _encode_values(values))
     return pc.if_else(values.is_valid(), encoded, _NULL) if values.null_count else encoded
 
 
-def _encoded(values: _Array) -> _Array:  # noqa: PLR0911 - one line a type
+def _encode_values(values: _Array) -> _Array:  # noqa: PLR0911 - one line a type
     """Return the encoded values; null values get any bytes."""
     kind = values.type
     if pa.types.is_struct(kind):
         return _members(values.flatten(), len(values))
     if pa.types.is_map(kind):
         keys, items = _entries(values)
-        return _items(values, _joined(_encoded(keys), _union(items)))
+        return _items(values, _join(_encode_values(keys), _union(items)))
     if is_list(kind):
         return _items(values, _union(values.flatten()))
     if is_decimal(kind):
@@ -411,12 +411,12 @@ def _items(values: _Array, encoded: _Array) -> _Array:
     offsets = pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int64())
     lists: Any = pa.LargeListArray
     joined = pc.binary_join(lists.from_arrays(offsets, encoded), _NOTHING)
-    blocks = _joined(_longs(counts), joined, _END)
+    blocks = _join(_longs(counts), joined, _END)
     return pc.if_else(pa.array(counts > 0), blocks, _END)
 
 
 def _with_length(values: _Array) -> _Array:
-    return _joined(_longs(np.asarray(pc.binary_length(values))), values)
+    return _join(_longs(np.asarray(pc.binary_length(values))), values)
 
 
 def _decimals(values: _Array) -> _Array:
@@ -431,7 +431,7 @@ def _decimals(values: _Array) -> _Array:
     needless = (cells[:, :-1] == is_negative * 0xFF) & (cells[:, 1:] >> 7 == is_negative)
     is_used = np.ones(cells.shape, bool)
     is_used[:, :-1] = ~np.logical_and.accumulate(needless, axis=1)
-    return _taken(cells, is_used)
+    return _used_bytes(cells, is_used)
 
 
 def _longs(values: _Numbers) -> _Array:
@@ -445,10 +445,10 @@ def _longs(values: _Numbers) -> _Array:
     is_used[:, 0] = True
     more = np.zeros(cells.shape, np.uint8)
     more[:, :-1] = is_used[:, 1:] * np.uint8(0x80)
-    return _taken((cells & np.uint64(0x7F)).astype(np.uint8) | more, is_used)
+    return _used_bytes((cells & np.uint64(0x7F)).astype(np.uint8) | more, is_used)
 
 
-def _taken(cells: _Numbers, is_used: _Numbers) -> _Array:
+def _used_bytes(cells: _Numbers, is_used: _Numbers) -> _Array:
     """Return the used bytes of each row."""
     offsets = np.concatenate(([0], np.cumsum(is_used.sum(axis=1, dtype=np.int64))))
     return _binary(offsets, cells[is_used])
@@ -463,7 +463,7 @@ def _binary(offsets: Any, data: Any) -> _Array:
     return pa.Array.from_buffers(_BYTES, len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _joined(*parts: _Array) -> _Array:
+def _join(*parts: _Array) -> _Array:
     return pc.binary_join_element_wise(*parts, _NOTHING)
 
 

@@ -73,7 +73,7 @@ def columns_to_json(schema: pa.Schema) -> str:
 
 def avro_names(schema: pa.Schema) -> pa.Schema:
     """Return the columns as Avro allows them: legal names and supported types. Metadata is unchanged."""
-    return pa.schema(_legal(list(schema)))
+    return pa.schema(_legal_fields(list(schema)))
 
 
 def avro_schema_of(schema: pa.Schema, columns: pa.Schema) -> dict[str, Any]:
@@ -197,25 +197,25 @@ def arrow_schema_of_avro(described: Any, stored: bytes | None) -> tuple[pa.Schem
         if _types_by_name(described) != _types_by_name(avro_schema_of(own, columns)):
             raise DecodeError("its header has two descriptions of its columns, which differ: it is damaged")
         return columns, own
-    kinds = _Kinds()
+    kinds = _TypeTranslator()
     schema = pa.schema([pa.field(field["name"], kinds.of(field["type"])) for field in described["fields"]])
     return schema, schema
 
 
 def _types_by_name(described: Any) -> dict[str, Any]:
-    return {field["name"]: _bare(field) for field in described["fields"]}
+    return {field["name"]: _without_dynamodb_types(field) for field in described["fields"]}
 
 
-def _bare(described: Any) -> Any:
+def _without_dynamodb_types(described: Any) -> Any:
     """Return an Avro schema without DynamoDB's types."""
     if isinstance(described, list):
-        return [_bare(branch) for branch in described]
+        return [_without_dynamodb_types(branch) for branch in described]
     if isinstance(described, dict):
-        return {key: _bare(value) for key, value in described.items() if key != "ddb:type"}
+        return {key: _without_dynamodb_types(value) for key, value in described.items() if key != "ddb:type"}
     return described
 
 
-def _legal(fields: Sequence[pa.Field[Any]]) -> list[pa.Field[Any]]:
+def _legal_fields(fields: Sequence[pa.Field[Any]]) -> list[pa.Field[Any]]:
     names = [re.sub(r"[^A-Za-z0-9_]", "_", field.name) for field in fields]
     names = [name if _NAME.fullmatch(name) else f"_{name}" for name in names]
     counts, used = Counter(names), set[str]()
@@ -233,7 +233,7 @@ def _legal(fields: Sequence[pa.Field[Any]]) -> list[pa.Field[Any]]:
 
 def _legal_type(kind: Any) -> Any:
     if pa.types.is_struct(kind):
-        return pa.struct(_legal(list(kind)))
+        return pa.struct(_legal_fields(list(kind)))
     if pa.types.is_map(kind):
         return pa.map_(pa.string(), kind.item_field.with_type(_legal_type(kind.item_type)))
     if is_list(kind):
@@ -322,7 +322,7 @@ def _pairs(kind: Any) -> Callable[[Any], Any]:
     return lambda value: None if value is None else {name: members[name](item) for name, item in value.items()}
 
 
-class _Kinds:
+class _TypeTranslator:
     """Translation of the types of an Avro schema, which may refer to types that it defined before."""
 
     def __init__(self) -> None:

@@ -29,13 +29,13 @@ MAX_HEADER_BYTES = 1024 * 1024
 csv.field_size_limit(max(csv.field_size_limit(), MAX_HEADER_BYTES))
 
 
-def _table(signs: bytes) -> NDArray[np.bool_]:
+def _lookup_table(signs: bytes) -> NDArray[np.bool_]:
     is_sign = np.zeros(256, np.bool_)
     is_sign[list(signs)] = True
     return is_sign
 
 
-_BEFORE_CELL, _BEFORE_QUOTE, _AFTER_QUOTE = _table(b",\n\r"), _table(b',\n\r"'), _table(b',\n\r"')
+_BEFORE_CELL, _BEFORE_QUOTE, _AFTER_QUOTE = _lookup_table(b",\n\r"), _lookup_table(b',\n\r"'), _lookup_table(b',\n\r"')
 
 
 def check_quotes(text: bytes) -> None:

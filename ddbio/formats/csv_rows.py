@@ -130,14 +130,14 @@ def read_csv(
     DecodeError
         If the text is not UTF-8 or not CSV.
     """
-    table = _cells(data, names, options)
+    table = _read_cells(data, names, options)
     if len(set(table.schema.names)) < table.num_columns:
         return table
     columns_by_name = {} if columns is None else {column.name: column for column in columns}
     converted = []
     for name, cells in zip(table.schema.names, table.columns, strict=True):
         if name in options.types:
-            converted.append(_declared(cells, options.types[name].with_name(name)))
+            converted.append(_declared_column(cells, options.types[name].with_name(name)))
         else:
             converted.append(
                 cells_of_column(columns_by_name.get(name) or column_of_cells(name, cells, options), cells, options)
@@ -147,12 +147,12 @@ def read_csv(
 
 def csv_columns(data: bytes, options: ReadOptions = _NO_OPTIONS, names: Sequence[str] | None = None) -> pa.Schema:
     """Return columns that fit the cells of CSV, to be joined with those of other parts; see :func:`read_csv`."""
-    table = _cells(data, names, options)
+    table = _read_cells(data, names, options)
     columns = zip(table.schema.names, table.columns, strict=True)
     return pa.schema([column_of_cells(name, cells, options) for name, cells in columns])
 
 
-def _cells(data: bytes, names: Sequence[str] | None, options: ReadOptions) -> pa.Table:
+def _read_cells(data: bytes, names: Sequence[str] | None, options: ReadOptions) -> pa.Table:
     """Return all cells as text; cells that are missing in every type of column are null."""
     column_names = header_names(data) if names is None else names
     converting = pa.csv.ConvertOptions(column_types=dict.fromkeys(column_names, pa.string()))
@@ -166,7 +166,7 @@ def _cells(data: bytes, names: Sequence[str] | None, options: ReadOptions) -> pa
     return table
 
 
-def _declared(cells: pa.ChunkedArray[Any], field: pa.Field[Any]) -> tuple[pa.Field[Any], Any]:
+def _declared_column(cells: pa.ChunkedArray[Any], field: pa.Field[Any]) -> tuple[pa.Field[Any], Any]:
     """Return cells as their declared column; an empty cell is null, except in a column of text.
 
     A cell that is not a value of the column is kept unchanged, so that the write refuses its row.
@@ -228,11 +228,11 @@ def read_csv_as(data: bytes, schema: pa.Schema, names: Sequence[str] | None = No
     )
     table = _parse(data, names, converting)
     fields = [schema.field(name) for name in table.schema.names if name in schema.names]
-    columns = [_of_cells(table.column(field.name), field) for field in fields]
+    columns = [_parse_cells(table.column(field.name), field) for field in fields]
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _of_cells(cells: Any, field: pa.Field[Any]) -> Any:
+def _parse_cells(cells: Any, field: pa.Field[Any]) -> Any:
     if not field.type.num_fields:
         return pa.chunked_array([restore(chunk, field.type, field.name) for chunk in cells.chunks], field.type)
     texts = cells.combine_chunks()
@@ -272,10 +272,10 @@ def _parse(data: bytes, names: Sequence[str] | None, converting: pa.csv.ConvertO
         try:
             return pa.csv.read_csv(io.BytesIO(data), reading, parsing, converting)
         except pa.ArrowInvalid as error:
-            raise _located(error, data, names) from None
+            raise _with_line(error, data, names) from None
 
 
-def _located(error: pa.ArrowInvalid, data: bytes, names: Sequence[str] | None) -> Exception:
+def _with_line(error: pa.ArrowInvalid, data: bytes, names: Sequence[str] | None) -> Exception:
     """Return an error of Arrow with the line of the file, if the error names the record."""
     if (encoded := _BAD_ENCODING.search(str(error))) is not None:
         line = _undecodable_line(data)

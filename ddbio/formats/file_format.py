@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     OpenReader: TypeAlias = Callable[[ObjectStore, StoredObject, "ReadOptions"], "FileReader"]
     OpenWriter: TypeAlias = Callable[[Sink, pa.Schema, "WriterOptions"], "FileWriter"]
 
-_MadeT = TypeVar("_MadeT")
+_ResultT = TypeVar("_ResultT")
 
 BATCH_ROWS = 16_384
 """Default number of rows in the batches that are read from files."""
@@ -240,7 +240,7 @@ class Block:
     text: bytes
     lines_before: int | Callable[[], int] = 0
 
-    def apply(self, make: Callable[[bytes], _MadeT]) -> _MadeT:
+    def apply(self, make: Callable[[bytes], _ResultT]) -> _ResultT:
         """Return the result of ``make`` for the text; line numbers in errors become those of the file."""
         try:
             return make(self.text)

@@ -62,7 +62,7 @@ _FIRST = rb'\s*"(?:[^"\\]|\\.)*"\s*:\s*\{\s*"' + _TAGS + rb'"\s*:'
 # An item, or an export's line: the first value has one of DynamoDB's types, unlike in plain JSON.
 _TYPED = re.compile(rb'\s*\{(?:\s*"Item"\s*:\s*\{)?' + _FIRST)
 # A saved response of Scan or Query; only its member Items has items.
-_ANSWER = re.compile(rb'\s*\{\s*"(?:ConsumedCapacity|Count|Items|LastEvaluatedKey|ScannedCount)"\s*:')
+_RESPONSE = re.compile(rb'\s*\{\s*"(?:ConsumedCapacity|Count|Items|LastEvaluatedKey|ScannedCount)"\s*:')
 _ITEMS = re.compile(rb'"Items"\s*:\s*\[\s*\{' + _FIRST)
 _NO_ITEMS = re.compile(rb'"Items"\s*:\s*\[\s*\][^\[]*\Z')
 
@@ -72,9 +72,9 @@ def starts_with_item(text: bytes) -> bool:
     return bool(_TYPED.match(text))
 
 
-def _is_answer(text: bytes) -> bool:
+def _is_response(text: bytes) -> bool:
     """Return whether a text is a saved response of Scan or Query."""
-    if not _ANSWER.match(text):
+    if not _RESPONSE.match(text):
         return False
     return bool(_ITEMS.search(text) or (b'"ScannedCount"' in text and _NO_ITEMS.search(text)))
 
@@ -95,7 +95,7 @@ class JsonRows(TextRows):
 
     def is_one_document(self, head: bytes) -> bool:
         """Return whether the rows are in a saved response of Scan or Query."""
-        return self._options.json_format != "plain" and self._options.schema is None and _is_answer(head)
+        return self._options.json_format != "plain" and self._options.schema is None and _is_response(head)
 
     def begin(self, head: bytes) -> None:
         """Determine from the start of a file whether it is DynamoDB JSON."""
@@ -173,7 +173,7 @@ class JsonRows(TextRows):
     def _begins_typed(self, text: bytes) -> bool:
         # The first row decides for all: a later block may start with a row whose first value looks typed.
         if self._is_typed is None:
-            self._is_typed = starts_with_item(text) or _is_answer(text)
+            self._is_typed = starts_with_item(text) or _is_response(text)
         return self._is_typed
 
 

@@ -201,7 +201,7 @@ class ParquetReader(FileReader):
         """Yield the rows of one row group."""
         rows = self._opened.metadata.row_group(part).num_rows
         batch_rows = min(batch_rows, self._fitting_rows(part, batch_rows))
-        batches = iter(self._checked(self._opened.iter_batches(batch_rows, row_groups=[part])))
+        batches = iter(self._check_batches(self._opened.iter_batches(batch_rows, row_groups=[part])))
         for batch in batches:
             rows -= batch.num_rows
             if rows <= 0:
@@ -228,9 +228,9 @@ class ParquetReader(FileReader):
     def sample(self, rows: int) -> Sample | None:
         """Return the first rows, without reading their complete row group."""
         batches = _open_streaming(self._file, _SAMPLE_STREAM_BYTES, metadata=self._opened.metadata).iter_batches(rows)
-        return next((Sample(_without_digest(batch), None) for batch in self._checked(batches)), None)
+        return next((Sample(_without_digest(batch), None) for batch in self._check_batches(batches)), None)
 
-    def _checked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _check_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # pyarrow does not check the indices of dictionaries, and counts the entries of damaged lists wrongly.
         kinds = [field.type for field in self._opened.schema_arrow]
         is_safe = not any(kind.num_fields or may_expand(kind) for kind in kinds)

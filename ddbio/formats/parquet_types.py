@@ -73,14 +73,14 @@ def _leaves(opened: pq.ParquetFile) -> list[_Leaf]:
     columns = (schema.column(index) for index in range(len(schema)))
     return [
         _Leaf(
-            *(column.path, column.physical_type, _meaning(column), column.length),
+            *(column.path, column.physical_type, _logical_type(column), column.length),
             (column.max_definition_level, column.max_repetition_level),
         )
         for column in columns
     ]
 
 
-def _meaning(column: Any) -> str:
+def _logical_type(column: Any) -> str:
     logical_type = json.loads(column.logical_type.to_json())
     properties = {name: value for name, value in logical_type.items() if not name.endswith("converted_type")}
     if properties in _SIGNED or properties["Type"] == "None":
@@ -141,7 +141,7 @@ class FooterFacts:
         path, statistics = column.path, chunk.statistics
         has_count = statistics is not None and statistics.has_null_count
         valid = chunk.num_values - statistics.null_count if has_count else None
-        self._valid[path] = _both(self._valid.get(path, 0), valid, int.__add__)
+        self._valid[path] = _combine(self._valid.get(path, 0), valid, int.__add__)
         if valid == 0:
             return
         ends: tuple[Any, Any] = None, None
@@ -151,8 +151,8 @@ class FooterFacts:
                 ends = ends[0] & _UINT64, ends[1] & _UINT64
             if any(isinstance(end, float) and math.isnan(end) for end in ends):
                 ends = None, None
-        self._least[path] = _both(self._least.get(path, ends[0]), ends[0], min)
-        self._greatest[path] = _both(self._greatest.get(path, ends[1]), ends[1], max)
+        self._least[path] = _combine(self._least.get(path, ends[0]), ends[0], min)
+        self._greatest[path] = _combine(self._greatest.get(path, ends[1]), ends[1], max)
 
     def difference(self, other: FooterFacts) -> str:
         """Return the first fact that differs, or an empty text; a fact that one of them lacks is not a difference."""
@@ -169,6 +169,6 @@ class FooterFacts:
         return ""
 
 
-def _both(first: Any, added: Any, join: Any) -> Any:
+def _combine(first: Any, added: Any, join: Any) -> Any:
     """Return two facts as one, or None if one of them is unknown."""
     return None if first is None or added is None else join(first, added)

@@ -41,7 +41,7 @@ class SpooledSink:
         try:
             self._file = path_on_disk.open("wb")
         except OSError as error:
-            raise _refused(path_on_disk, error) from error
+            raise _write_error(path_on_disk, error) from error
 
     def write(self, data: Buffer, /) -> int:
         """Write all of the bytes; return their number."""
@@ -49,7 +49,7 @@ class SpooledSink:
             try:
                 self._file.write(data)
             except OSError as error:
-                raise _refused(self._path_on_disk, error) from error
+                raise _write_error(self._path_on_disk, error) from error
         return memoryview(data).nbytes
 
     def finish(self, rows: int) -> StagedFile:
@@ -57,7 +57,7 @@ class SpooledSink:
         try:
             self._file.close()
         except OSError as error:
-            raise _refused(self._path_on_disk, error) from error
+            raise _write_error(self._path_on_disk, error) from error
         self.closed = True
         sink: Sink = self._store.create(self._path)
         try:
@@ -97,7 +97,7 @@ class SpooledStore:
         return SpooledSink(self._store, path, self._folder() / f"{next(self._numbers)}.spooled")
 
 
-def _refused(path: Path, error: OSError) -> TargetError:
+def _write_error(path: Path, error: OSError) -> TargetError:
     return TargetError(
         f"an unfinished file cannot be written to {path.parent} ({error.strerror}): free space there, or "
         "name another folder by the environment variable TMPDIR",

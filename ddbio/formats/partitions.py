@@ -259,7 +259,7 @@ class Partitioner:
     def sort(self, batch: pa.RecordBatch) -> PartitionedRows:
         """Return the rows of a batch by partition; rows of one partition keep their order."""
         codes, values = self._codes(batch)
-        rows = self._rescued(batch.select(self._file_indices))
+        rows = self._rescue(batch.select(self._file_indices))
         if len(values) > 1:
             narrow: Any = codes.astype(np.uint16 if len(values) < 1 << 16 else np.int64)
             rows = take_rows(rows, np.argsort(narrow, kind="stable"))
@@ -291,7 +291,7 @@ class Partitioner:
         """Return a code for each row, and the text of each code; the last one is null."""
         column_values: Any = values
         if column.part is not None:
-            column_values = self._parts(column, field, values)
+            column_values = self._time_parts(column, field, values)
         encoded = pc.dictionary_encode(column_values)
         texts = _texts(encoded.dictionary)
         codes = np.asarray(pc.fill_null(encoded.indices, len(texts))).astype(np.int64)
@@ -304,7 +304,7 @@ class Partitioner:
             codes[codes == code] = len(texts)
         return codes, [*texts, None]
 
-    def _rescued(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _rescue(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Store values that cannot be folder names in the rescue column, if the rows have one."""
         unstored, self._unstored = self._unstored, []
         if not unstored or RESCUE_NAME not in rows.schema.names:
@@ -317,7 +317,7 @@ class Partitioner:
         number = rows.schema.get_field_index(RESCUE_NAME)
         return rows.set_column(number, rows.schema.field(number), pa.array(texts, rows.schema.field(number).type))
 
-    def _parts(self, column: PartitionColumn, field: pa.Field[Any], values: pa.Array[Any]) -> Any:
+    def _time_parts(self, column: PartitionColumn, field: pa.Field[Any], values: pa.Array[Any]) -> Any:
         is_number_text = (field.metadata or {}).get(DDB_TYPE) == b"N"
         options = self._partitioning
         times = local_times(values, options.time_unit, options.time_zone, text_is_iso=not is_number_text)

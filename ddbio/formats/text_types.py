@@ -42,7 +42,7 @@ _PATTERNS = {
     "time": f"^{_OF_DAY}$",
 }
 # If the columns of parts have both kinds of a set, the joined column has the latter.
-_ALIKE = ({"number", "code"}, {"date32[day]", "timestamp"})
+_MERGEABLE = ({"number", "code"}, {"date32[day]", "timestamp"})
 
 
 def column_of_cells(name: str, cells: Any, options: ReadOptions) -> pa.Field[Any]:
@@ -138,7 +138,7 @@ def _join(one: Any, other: Any) -> Any:  # noqa: PLR0911 - one line a kind
         return pa.field(one.name, pa.list_(_join(one.type.value_field, other.type.value_field)))
     if kinds == ["number", "number"]:
         return pa.field(one.name, pa.string(), metadata=NUMBER_FIELD)
-    for group in _ALIKE:
+    for group in _MERGEABLE:
         if group.issuperset(kinds):
             return _text(one.name, max(kinds, key=list(_PATTERNS).__contains__))
     # Values of JSON that are not text are rescued.

@@ -216,7 +216,7 @@ class LocalStore:
         """Return the ids of the jobs that have a staging folder."""
         staging = self._path_of(_STAGING)
         with _target_errors(self._root):
-            self._remove_dead()
+            self._remove_dead_files()
             return {entry.name for entry in _entries(staging) if entry.is_dir()}
 
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
@@ -407,7 +407,7 @@ class LocalStore:
         with _target_errors(self._root):
             _retry_if_folders_disappear(lambda: self._make(folder))
 
-    def _remove_dead(self) -> None:
+    def _remove_dead_files(self) -> None:
         """Remove the temporary files of killed writers of small files."""
         if self._has_looked:
             return
@@ -418,7 +418,7 @@ class LocalStore:
                 entry.unlink(missing_ok=True)
 
     def _make(self, folder: Path) -> None:
-        self._remove_dead()
+        self._remove_dead_files()
         missing = sum(not folder.exists() for folder in self._from_target())
         _make_folder(folder)
         if missing:
