@@ -1,1 +1,1 @@
-"""Change data capture: streams into logs; logs healed, verified, archived, replayed."""
+"""Change data capture: streams are captured into logs, which are healed, verified, archived and replayed."""

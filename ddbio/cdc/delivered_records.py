@@ -127,8 +127,8 @@ class DeliveredReader:
     tags
         DynamoDB types by attribute, for types that plain JSON does not have: binary and sets.
     replays
-        Whether changes are replayed. A replay tries records that failed before again, and requires the new image of
-        each change. Otherwise, records that failed before are left out.
+        Whether changes are replayed. A replay tries records that failed before again, and requires a new image
+        unless the change is a delete. Otherwise, records that failed before are left out.
     table
         The table whose changes are read; None reads those of all tables.
     """

@@ -193,7 +193,7 @@ class LogDecoder:
         rank
             The rank of the text among others, at most 12 digits.
         needs_images
-            Whether each change must have a new image, as in replies.
+            Whether each change except a delete must have a new image, as in replies.
 
         Raises
         ------

@@ -52,7 +52,7 @@ _TIME, _RECORDS, _SERVICE = f'"{EVENT_TIME}"'.encode(), b'"Records"', f'"{TIME_T
 _LETTERS = frozenset(b"\\u00%d" % digit for digit in range(2, 8))
 _MARKS = Marks(_TIME, _RECORDS, _SERVICE, *_LETTERS)
 _HAS_RECORDS = re.compile(rb'"Records"\s*:\s*\[')
-# Border between two records. In a string, a letter cannot follow an opening quote at this position.
+# Border between two records. Within a JSON string, a letter cannot follow an unescaped quote.
 _BORDER = re.compile(rb'\}[ \t\r\n]*(?=\{[ \t\r\n]*"[A-Za-z])')
 PART_BYTES = 16 << 20
 _BLANK = re.compile(r"[ \t\r\n,]*")
@@ -73,7 +73,7 @@ class PlainLines(NamedTuple):
 
 
 def text_parts(text: bytes, part_bytes: int = PART_BYTES) -> Iterator[bytes]:
-    """Yield a text in parts that end at the end of a record. Smaller parts stay in the CPU cache."""
+    """Yield a text in parts that end at the end of a record. Parts reuse memory, and limit the reference's work."""
     start = 0
     while (border := _BORDER.search(text, start + part_bytes)) is not None:
         yield text[start : border.end()]

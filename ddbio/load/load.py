@@ -251,8 +251,7 @@ def _load(
     reader = UnitReader(source.store, described.write, source.export, source.types, null_values=source.null_values)
     job = LoadJob(options, task, reader, checkpoints, first_row, any_order)
     budget = LocalBudget(plan.wcu_per_second, job=f"load of {plan.table}", ramp=described.write.ramp)
-    # The consumption is reported even if the load is interrupted, and its tasks then store the units that they have
-    # finished.
+    # Written rows are reported even if the load is interrupted, and its tasks then store their finished units.
     budget.is_followed = True
     remaining = _remaining(described, plan, checkpoints)
     units, unit_usd = remaining.estimated_units, cost_of("writes", 1.0, described.table, options.prices).usd

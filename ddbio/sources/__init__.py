@@ -1,1 +1,1 @@
-"""Where rows come from: the data files of folders, lake tables and native exports."""
+"""Sources of rows: the data files of folders, lake tables and native exports."""
