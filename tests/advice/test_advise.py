@@ -1,4 +1,4 @@
-"""Advice for tables that are there, and for those that a file describes."""
+"""Advice for existing tables, and for tables described by a file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def stats(tmp_path):
 
 
 def test_a_table_that_is_not_there(stats):
-    """A file describes it; numbers that are given win over those of the file."""
+    """A file describes the table. Options override the numbers of the file."""
     advice = ddbio.advise(from_file=str(stats), freshness="1h")
     assert (advice.workload.table, advice.workload.item_bytes, advice.workload.changes_per_second) == (
         "orders",
@@ -33,12 +33,12 @@ def test_a_table_that_is_not_there(stats):
     )
     assert advice.workload.on_demand
     assert not advice.workload.recovery
-    given = ddbio.advise(from_file=str(stats), changes_per_second=7, item_bytes=100)
-    assert (given.workload.changes_per_second, given.workload.item_bytes) == (7, 100)
+    with_options = ddbio.advise(from_file=str(stats), changes_per_second=7, item_bytes=100)
+    assert (with_options.workload.changes_per_second, with_options.workload.item_bytes) == (7, 100)
 
 
-def test_what_describe_table_says_is_used(tmp_path):
-    """Provisioned capacity, the class and recovery of the answers of two calls in one file."""
+def test_a_description_by_describe_table_is_used(tmp_path):
+    """Provisioned capacity, class and recovery come from the responses of two calls in one file."""
     described = STATS["Table"] | {
         "ProvisionedThroughput": {"ReadCapacityUnits": 4000, "WriteCapacityUnits": 1000},
         "TableClassSummary": {"TableClass": "STANDARD_INFREQUENT_ACCESS"},
@@ -56,7 +56,7 @@ def test_what_describe_table_says_is_used(tmp_path):
 
 
 def test_a_table_of_an_endpoint(fake, monkeypatch):
-    """The table is described; an endpoint of its own keeps CloudWatch from being asked about another table."""
+    """With a custom endpoint, the table is described, and CloudWatch is not asked about a table of the same name."""
     advice = ddbio.advise("flights", endpoint_url=fake.endpoint_url, changes_per_second=5, freshness="1m")
     assert advice.workload.size_bytes > 0
     assert advice.recommended is not None
@@ -70,7 +70,7 @@ def test_a_table_of_an_endpoint(fake, monkeypatch):
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"TableSizeBytes": "big"}'])
 def test_a_file_that_describes_no_table_is_refused(tmp_path, text):
-    """The message says what the file has to have."""
+    """The message lists the required contents of the file."""
     path = tmp_path / "stats.json"
     path.write_text(text)
     with pytest.raises(OptionError, match="describe no table"):
@@ -86,14 +86,14 @@ def test_a_file_that_describes_no_table_is_refused(tmp_path, text):
         ({"table": "t", "rcu_per_second": 1, "read_ratio": 0.5}, "not both"),
     ],
 )
-def test_wrong_options_are_told(options, message):
-    """As those of every verb."""
+def test_wrong_options_are_errors(options, message):
+    """Wrong options have the same errors as in every verb."""
     with pytest.raises(OptionError, match=message):
         ddbio.advise(**options)
 
 
 def test_the_command_prints_writes_and_draws(stats, tmp_path):
-    """For people tables, for scripts one object, for reports a page and a picture."""
+    """The output is tables for people, one object for scripts, a page and a picture for reports."""
     page, picture = tmp_path / "page.html", tmp_path / "picture.png"
     flags = ["--from-file", str(stats), "--html", str(page), "--png", str(picture)]
     shown = CliRunner().invoke(cli, ["advise", *flags])

@@ -1,4 +1,4 @@
-"""Doctor: each finding is there with its cause, says what to do, and is gone when that was done."""
+"""Doctor: each finding appears with its cause, has an action, and disappears after the action."""
 
 import itertools
 import json
@@ -20,7 +20,7 @@ from ddbio.testing.proxy import Upstream
 from ddbio.testing.server import HttpReply, Server
 
 ACCOUNT, OTHER = "123456789012", "222222222222"
-# What is wrong with a table and a bucket that have the defaults of moto.
+# Findings about a table and a bucket with the defaults of moto.
 UNSET = {
     "table.deletion_protection", "table.recovery", "table.stream", "bucket.encryption", "bucket.versioning",
     "bucket.public_access", "bucket.incomplete_uploads",
@@ -32,12 +32,12 @@ MACHINE = {"_kernel": doctors._kernel, "_spark": doctors._spark}
 
 
 class Gate:
-    """Pass requests on to moto, but for those that are refused.
+    """Gate to moto that refuses certain requests.
 
     Attributes
     ----------
     denied
-        What is refused: an operation, an HTTP method, or the parameter by which S3 tells requests apart.
+        Refused requests: an operation, an HTTP method, or the parameter by which S3 distinguishes requests.
     owner
         The account that owns all buckets.
     """
@@ -50,14 +50,14 @@ class Gate:
         self.dynamodb, self.s3 = (boto3.client(name, endpoint_url=self.url) for name in ("dynamodb", "s3"))
 
     def answer(self, request):
-        """Answer a request as moto does, if it is not refused."""
+        """Answer a request as moto does, unless it is refused."""
         operation = request.headers.get("x-amz-target", "").rpartition(".")[2]
         names = {operation, request.method, *urlsplit(request.target).query.split("&")}
         self.requests |= names
         if operation and names & self.denied:
             return HttpReply(400, [json.dumps({"__type": "x#AccessDeniedException", "message": "no"}).encode()])
         if operation == "DescribeKinesisStreamingDestination":
-            # moto has none of them.
+            # moto supports none of them.
             return HttpReply(200, [b'{"KinesisDataStreamDestinations":[]}'])
         if names & self.denied or request.headers.get("x-amz-expected-bucket-owner", self.owner) != self.owner:
             text = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
@@ -65,8 +65,8 @@ class Gate:
         return self.upstream.send(request)
 
 
-class Place:
-    """A new table, and a new bucket, with the defaults."""
+class Setup:
+    """A new table and a new bucket with the defaults."""
 
     _numbers = itertools.count()
 
@@ -86,10 +86,10 @@ class Place:
         """Return the findings by their checks."""
         location = f"s3://{self.bucket}/{prefix}" if self.bucket else None
         report = ddbio.doctor(self.table, location, **options)
-        return {each.check: each for each in report.findings}
+        return {finding.check: finding for finding in report.findings}
 
     def run(self, commands):
-        """Run commands of the AWS CLI by boto3."""
+        """Run commands of the AWS CLI with boto3."""
         for command in commands.split(" && "):
             program, service, operation, *words = shlex.split(command)
             assert program == "aws"
@@ -100,15 +100,15 @@ class Place:
             method = operation.replace("-", "_")
             shape = client.meta.service_model.operation_model(client.meta.method_to_api_mapping[method]).input_shape
             members = {xform_name(name, "-"): (name, member.type_name) for name, member in shape.members.items()}
-            given = {}
+            parameters = {}
             while words:
                 flag = words.pop(0).removeprefix("--")
                 if flag in {"region", "endpoint-url"}:
                     assert words.pop(0) in {"eu-west-1", self.gate.url}
                     continue
                 name, kind = members[flag]
-                given[name] = True if kind == "boolean" else _value(words.pop(0), kind)
-            getattr(client, method)(**given)
+                parameters[name] = True if kind == "boolean" else _value(words.pop(0), kind)
+            getattr(client, method)(**parameters)
 
 
 def _value(word, kind):
@@ -116,30 +116,30 @@ def _value(word, kind):
         return word
     if word.startswith("{"):
         return json.loads(word)
-    pairs = (each.split("=") for each in word.split(","))
+    pairs = (pair.split("=") for pair in word.split(","))
     return {name: {"true": True, "false": False}.get(value, value) for name, value in pairs}
 
 
 @pytest.fixture(scope="module")
 def gate():
-    """Serve DynamoDB, S3 and STS behind a gate."""
+    """Serve DynamoDB, S3 and STS through a gate."""
     with MotoServer() as moto:
-        found = Gate(moto.endpoint_url)
-        yield found
-        found.server.stop()
-        found.upstream.close()
+        new_gate = Gate(moto.endpoint_url)
+        yield new_gate
+        new_gate.server.stop()
+        new_gate.upstream.close()
 
 
 @pytest.fixture
-def place(gate, monkeypatch):
+def setup(gate, monkeypatch):
     """Return a new table and a new bucket."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", gate.url)
-    return Place(gate)
+    return Setup(gate)
 
 
 @pytest.fixture(scope="module")
 def fake():
-    """Serve DynamoDB alone: moto never turns a stream on again."""
+    """Serve DynamoDB only, because moto never enables a stream again."""
     with FakeDynamoDB() as server:
         client = boto3.client("dynamodb", endpoint_url=server.endpoint_url)
         yield SimpleNamespace(url=server.endpoint_url, dynamodb=client, s3=None)
@@ -152,34 +152,34 @@ def _nothing_is_wrong_with_the_machine(monkeypatch):
 
 
 def stream(view):
-    """Turn a stream on."""
-    return lambda place: place.dynamodb.update_table(
-        TableName=place.table, StreamSpecification={"StreamEnabled": True, "StreamViewType": view}
+    """Enable a stream."""
+    return lambda setup: setup.dynamodb.update_table(
+        TableName=setup.table, StreamSpecification={"StreamEnabled": True, "StreamViewType": view}
     )
 
 
 def encrypted(algorithm, key=None):
-    """Set how a bucket encrypts."""
+    """Set the encryption of a bucket."""
     rule = {"SSEAlgorithm": algorithm, **({"KMSMasterKeyID": key} if key else {})}
     rules = {"Rules": [{"ApplyServerSideEncryptionByDefault": rule}]}
-    return lambda place: place.s3.put_bucket_encryption(Bucket=place.bucket, ServerSideEncryptionConfiguration=rules)
+    return lambda setup: setup.s3.put_bucket_encryption(Bucket=setup.bucket, ServerSideEncryptionConfiguration=rules)
 
 
 def versioned(status):
-    """Set whether a bucket keeps versions."""
-    return lambda place: place.s3.put_bucket_versioning(Bucket=place.bucket, VersioningConfiguration={"Status": status})
+    """Set the versioning of a bucket."""
+    return lambda setup: setup.s3.put_bucket_versioning(Bucket=setup.bucket, VersioningConfiguration={"Status": status})
 
 
 def blocked(**members):
-    """Set what a bucket blocks."""
-    return lambda place: place.s3.put_public_access_block(Bucket=place.bucket, PublicAccessBlockConfiguration=members)
+    """Set the public access block of a bucket."""
+    return lambda setup: setup.s3.put_public_access_block(Bucket=setup.bucket, PublicAccessBlockConfiguration=members)
 
 
 def aborting(status="Enabled", days=3, **rule):
     """Set a rule that deletes incomplete uploads."""
     rule = {"ID": "own", "Status": status, "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": days}, **rule}
-    return lambda place: place.s3.put_bucket_lifecycle_configuration(
-        Bucket=place.bucket, LifecycleConfiguration={"Rules": [rule]}
+    return lambda setup: setup.s3.put_bucket_lifecycle_configuration(
+        Bucket=setup.bucket, LifecycleConfiguration={"Rules": [rule]}
     )
 
 
@@ -188,7 +188,7 @@ def nothing(_):
 
 
 @pytest.mark.parametrize(
-    ("check", "cause", "found"),
+    ("check", "cause", "text"),
     [
         ("table.deletion_protection", nothing, "off: one call"),
         ("table.recovery", nothing, "off: no exports"),
@@ -196,7 +196,7 @@ def nothing(_):
         ("bucket.encryption", nothing, "off: objects"),
         ("bucket.encryption", encrypted("aws:kms", KMS_KEY), f"aws:kms {KMS_KEY} without a bucket key"),
         ("bucket.versioning", nothing, "off: deleted and replaced"),
-        ("bucket.versioning", versioned("Suspended"), "Suspended: what is deleted"),
+        ("bucket.versioning", versioned("Suspended"), "Suspended: deleted and replaced"),
         ("bucket.public_access", nothing, "BlockPublicAcls, IgnorePublicAcls, BlockPublicPolicy, Restrict"),
         ("bucket.public_access", blocked(**ALL_BLOCKED | {"BlockPublicPolicy": False}), ": BlockPublicPolicy off"),
         ("bucket.incomplete_uploads", nothing, "never deleted"),
@@ -205,23 +205,23 @@ def nothing(_):
         ("bucket.incomplete_uploads", aborting(Filter={"Prefix": "data/orders"}), "never deleted"),
     ],
 )  # fmt: skip
-def test_what_a_finding_says_removes_it(place, check, cause, found):
-    """A warning has a command, after which it is gone, and nothing else that was set has changed."""
-    cause(place)
-    before = place.findings()
+def test_the_action_of_a_finding_removes_it(setup, check, cause, text):
+    """A warning has a command that removes it and changes no other finding."""
+    cause(setup)
+    before = setup.findings()
     assert before[check].level == "warning"
-    assert found in before[check].found
-    place.run(before[check].action)
-    after = place.findings()
+    assert text in before[check].found
+    setup.run(before[check].action)
+    after = setup.findings()
     assert (after[check].level, after[check].action) == ("ok", None)
     assert {name for name in before if before[name] != after[name]} == {check}
     if cause is not nothing and check == "bucket.incomplete_uploads":
-        rules = place.s3.get_bucket_lifecycle_configuration(Bucket=place.bucket)["Rules"]
-        assert [each["ID"] for each in rules] == ["own", "abort-incomplete-uploads"]
+        rules = setup.s3.get_bucket_lifecycle_configuration(Bucket=setup.bucket)["Rules"]
+        assert [rule["ID"] for rule in rules] == ["own", "abort-incomplete-uploads"]
 
 
 @pytest.mark.parametrize(
-    ("check", "cause", "found"),
+    ("check", "cause", "text"),
     [
         ("table.stream", stream("NEW_AND_OLD_IMAGES"), "on, NEW_AND_OLD_IMAGES"),
         ("bucket.encryption", encrypted("AES256"), "AES256"),
@@ -232,20 +232,22 @@ def test_what_a_finding_says_removes_it(place, check, cause, found):
         ("bucket.object_lock", nothing, "off"),
     ],
 )
-def test_what_is_fine_is_no_finding(place, check, cause, found):
-    """What was set by others, in any form, is fine as well."""
-    cause(place)
-    assert place.findings()[check] == ddbio.Finding(check, "ok", found)
+def test_correct_settings_are_no_findings(setup, check, cause, text):
+    """Settings of others, in any notation, are correct too."""
+    cause(setup)
+    assert setup.findings()[check] == ddbio.Finding(check, "ok", text)
 
 
-def test_a_table_and_a_bucket_with_the_defaults(place):
-    """Nothing but what is not set is found; the identity and the owner are told; only reads were sent."""
-    found = place.findings()
-    assert {name for name, each in found.items() if each.level != "ok"} == UNSET
-    assert all((each.action is None) == (each.level == "ok") for each in found.values())
-    assert found["identity"].found == f"arn:aws:sts::{ACCOUNT}:user/moto"
-    assert found["bucket.owner"].found == f"your account {ACCOUNT}"
-    operations = {each for each in place.gate.requests if each.isalpha() and each not in {"lifecycle", "encryption"}}
+def test_a_table_and_a_bucket_with_the_defaults(setup):
+    """Only missing settings are found. Identity and owner are reported. Only reads are sent."""
+    findings = setup.findings()
+    assert {name for name, finding in findings.items() if finding.level != "ok"} == UNSET
+    assert all((finding.action is None) == (finding.level == "ok") for finding in findings.values())
+    assert findings["identity"].found == f"arn:aws:sts::{ACCOUNT}:user/moto"
+    assert findings["bucket.owner"].found == f"your account {ACCOUNT}"
+    operations = {
+        request for request in setup.gate.requests if request.isalpha() and request not in {"lifecycle", "encryption"}
+    }
     assert operations - {"versioning", "publicAccessBlock"} == {
         "GET", "HEAD", "POST", "DescribeTable", "DescribeContinuousBackups", "DescribeKinesisStreamingDestination",
     }  # fmt: skip
@@ -268,14 +270,14 @@ def test_a_table_and_a_bucket_with_the_defaults(place):
         ("object-lock", "bucket.object_lock", "warning", "allow s3:GetBucketObjectLockConfiguration"),
     ],
 )  # fmt: skip
-def test_a_missing_permission_is_a_finding(place, denied, check, level, action):
-    """It names the permission, as IAM spells it; the other checks are made."""
-    whole = place.findings()
-    place.gate.denied = {denied}
-    found = place.findings()
-    assert found[check].level == level
-    assert found[check].action.startswith(action)
-    assert level == "problem" or set(found) == set(whole)
+def test_a_missing_permission_is_a_finding(setup, denied, check, level, action):
+    """It names the permission as in IAM. The other checks continue."""
+    all_findings = setup.findings()
+    setup.gate.denied = {denied}
+    findings = setup.findings()
+    assert findings[check].level == level
+    assert findings[check].action.startswith(action)
+    assert level == "problem" or set(findings) == set(all_findings)
 
 
 @pytest.mark.parametrize(
@@ -289,54 +291,54 @@ def test_a_missing_permission_is_a_finding(place, denied, check, level, action):
         (ACCOUNT, OTHER, "bucket", "problem", "s3:ListBucket on bucket"),
     ],
 )
-def test_a_bucket_of_somebody_else(place, owner, expected, check, level, text):
-    """It is told from one's own, unless its owner is the expected one."""
-    place.gate.owner = owner
-    found = place.findings(s3_expected_bucket_owner=expected)[check]
-    assert (found.level, text in found.found) == (level, True)
+def test_a_bucket_of_somebody_else(setup, owner, expected, check, level, text):
+    """It is distinguished from an own bucket, unless its owner is the expected one."""
+    setup.gate.owner = owner
+    finding = setup.findings(s3_expected_bucket_owner=expected)[check]
+    assert (finding.level, text in finding.found) == (level, True)
     if check == "bucket":
-        assert f"its owner is not {expected}" in found.action
+        assert f"its owner is not {expected}" in finding.action
     if level == "warning":
-        assert "give --s3-expected-bucket-owner" in found.action
+        assert "give --s3-expected-bucket-owner" in finding.action
 
 
-def test_a_bucket_for_locked_objects(place):
-    """Options that lock objects take a bucket with Object Lock; what is found says how to turn it on."""
+def test_a_bucket_for_locked_objects(setup):
+    """Options with Object Lock need a bucket with Object Lock. The finding shows how to enable it."""
     options = {"s3_object_lock_legal_hold": True}
-    found = place.findings(**options)["bucket.object_lock"]
-    assert (found.level, found.found) == ("problem", "off: S3 refuses locked objects")
-    versioned("Enabled")(place)
+    finding = setup.findings(**options)["bucket.object_lock"]
+    assert (finding.level, finding.found) == ("problem", "off: S3 refuses locked objects")
+    versioned("Enabled")(setup)
     kept = {"ObjectLockEnabled": "Enabled", "Rule": {"DefaultRetention": {"Mode": "GOVERNANCE", "Days": 3}}}
-    place.bucket = f"{place.bucket}-locked"
+    setup.bucket = f"{setup.bucket}-locked"
     where = {"CreateBucketConfiguration": {"LocationConstraint": "eu-west-1"}}
-    place.s3.create_bucket(Bucket=place.bucket, ObjectLockEnabledForBucket=True, **where)
-    assert place.findings(**options)["bucket.object_lock"] == ddbio.Finding("bucket.object_lock", "ok", "on")
-    place.s3.put_object_lock_configuration(Bucket=place.bucket, ObjectLockConfiguration=kept)
-    found = place.findings(**options)["bucket.object_lock"].found
-    assert found == "on, GOVERNANCE: versions are kept 3 days, also of what jobs delete"
+    setup.s3.create_bucket(Bucket=setup.bucket, ObjectLockEnabledForBucket=True, **where)
+    assert setup.findings(**options)["bucket.object_lock"] == ddbio.Finding("bucket.object_lock", "ok", "on")
+    setup.s3.put_object_lock_configuration(Bucket=setup.bucket, ObjectLockConfiguration=kept)
+    text = setup.findings(**options)["bucket.object_lock"].found
+    assert text == "on, GOVERNANCE: versions are kept 3 days, including those that jobs delete"
 
 
-def test_the_wrong_region(place):
-    """A table of another region is not there; a bucket of another one is far; the region that is said removes that."""
-    found = place.findings(region="eu-central-1")
-    assert (found["table"].level, found["table"].action) == ("problem", "check name, region and account")
-    assert "bucket is in eu-west-1, and jobs are in eu-central-1" in found["bucket"].found.replace(
-        place.bucket, "bucket"
+def test_the_wrong_region(setup):
+    """A table of another region does not exist, and a bucket of another region is far. The suggestion fixes both."""
+    findings = setup.findings(region="eu-central-1")
+    assert (findings["table"].level, findings["table"].action) == ("problem", "check name, region and account")
+    assert "bucket is in eu-west-1, and jobs are in eu-central-1" in findings["bucket"].found.replace(
+        setup.bucket, "bucket"
     )
-    assert found["bucket"].action.endswith("or give --region eu-west-1")
-    assert place.findings(region="eu-west-1")["bucket"].level == "ok"
+    assert findings["bucket"].action.endswith("or give --region eu-west-1")
+    assert setup.findings(region="eu-west-1")["bucket"].level == "ok"
 
 
-def test_what_does_not_exist(place):
-    """A table and a bucket that are not there are one problem each."""
-    place.table = place.bucket = "no-such-thing"
-    found = place.findings()
-    assert [each.check for each in found.values() if each.level != "ok"] == ["table", "bucket"]
-    assert all("does not exist" in found[name].found for name in ("table", "bucket"))
+def test_what_does_not_exist(setup):
+    """A missing table and a missing bucket are one problem each."""
+    setup.table = setup.bucket = "no-such-thing"
+    findings = setup.findings()
+    assert [finding.check for finding in findings.values() if finding.level != "ok"] == ["table", "bucket"]
+    assert all("does not exist" in findings[name].found for name in ("table", "bucket"))
 
 
 @pytest.mark.parametrize(
-    ("variables", "level", "found"),
+    ("variables", "level", "text"),
     [
         ({}, "ok", "from env, valid until they are revoked"),
         ({"AWS_SESSION_TOKEN": "x"}, "warning", "from env, valid for some hours"),
@@ -347,41 +349,41 @@ def test_what_does_not_exist(place):
         ({"AWS_SECRET_ACCESS_KEY": None}, "problem", "no AWS credentials found for make"),
     ],
 )
-def test_credentials_and_how_long_they_are_valid(place, monkeypatch, variables, level, found):
-    """What nothing fetches again is a warning; without credentials neither table nor bucket is asked."""
+def test_credentials_and_how_long_they_are_valid(setup, monkeypatch, variables, level, text):
+    """Credentials that are not refreshed are a warning. Without credentials neither table nor bucket is checked."""
     for name, value in variables.items():
         if isinstance(value, (int, float)):
             value = (datetime.now(UTC) + timedelta(hours=value)).isoformat()  # noqa: PLW2901 - as the variable has it
         monkeypatch.delenv(name) if value is None else monkeypatch.setenv(name, value)
-    all_found = place.findings()
-    told = all_found["credentials"]
-    assert (told.level, found in told.found) == (level, True), told
+    all_found = setup.findings()
+    finding = all_found["credentials"]
+    assert (finding.level, text in finding.found) == (level, True), finding
     assert ("table" in all_found) == (level != "problem")
 
 
-def test_a_role_is_fetched_again(place):
-    """The advice for credentials that nothing fetches again removes that finding."""
-    found = place.findings(role_arn=f"arn:aws:iam::{ACCOUNT}:role/job")
-    assert found["credentials"].level == "ok"
-    assert "from assume-role, valid until" in found["credentials"].found
-    assert found["identity"].found.startswith(f"arn:aws:sts::{ACCOUNT}:assumed-role/job/")
+def test_a_role_is_fetched_again(setup):
+    """The advice for credentials that are not refreshed removes that finding."""
+    findings = setup.findings(role_arn=f"arn:aws:iam::{ACCOUNT}:role/job")
+    assert findings["credentials"].level == "ok"
+    assert "from assume-role, valid until" in findings["credentials"].found
+    assert findings["identity"].found.startswith(f"arn:aws:sts::{ACCOUNT}:assumed-role/job/")
 
 
 @pytest.mark.parametrize(
-    ("variables", "options", "found"),
+    ("variables", "options", "text"),
     [
         ({"AWS_REGION": None, "AWS_DEFAULT_REGION": None}, {}, "You must specify a region"),
         ({}, {"profile": "none"}, "The config profile (none) could not be found"),
         ({}, {"endpoint_url": "nonsense"}, "nonsense"),
     ],
 )
-def test_settings_that_make_no_client(monkeypatch, variables, options, found):
-    """They are one problem, and nothing is asked."""
+def test_settings_that_make_no_client(monkeypatch, variables, options, text):
+    """They are one problem, and no service is called."""
     for name in variables:
         monkeypatch.delenv(name)
     report = ddbio.doctor("orders", "s3://bucket", **options)
-    assert [each.check for each in report.findings] == ["settings", "environment"]
-    assert (report.findings[0].level, found in report.findings[0].found) == ("problem", True)
+    assert [finding.check for finding in report.findings] == ["settings", "environment"]
+    assert (report.findings[0].level, text in report.findings[0].found) == ("problem", True)
 
 
 @pytest.mark.parametrize(
@@ -400,61 +402,61 @@ def test_settings_that_make_no_client(monkeypatch, variables, options, found):
     ],
 )  # fmt: skip
 def test_how_an_endpoint_is_reached(monkeypatch, reached, levels, text):
-    """Where its addresses lie, whether it is encrypted, and how far the clocks are apart."""
+    """The probe shows the network of the addresses, the encryption, and the difference of the clocks."""
     monkeypatch.setattr(doctors, "reach", lambda *_: reached)
     monkeypatch.setattr(doctors, "call", lambda *_, **__: {"Account": ACCOUNT, "Arn": "arn"})
     url = None if reached.url == AWS else reached.url
-    findings = {each.check: each for each in ddbio.doctor(endpoint_url=url, allow_http=True).findings}
-    told = [findings[f"dynamodb.{name}"] for name in ("endpoint", "tls", "clock")]
-    assert " ".join(each.level for each in told) == levels
-    assert text in told[0].found
-    # Where another endpoint is tried out, neither S3 nor STS is asked.
+    findings = {finding.check: finding for finding in ddbio.doctor(endpoint_url=url, allow_http=True).findings}
+    chosen = [findings[f"dynamodb.{name}"] for name in ("endpoint", "tls", "clock")]
+    assert " ".join(finding.level for finding in chosen) == levels
+    assert text in chosen[0].found
+    # With a custom endpoint, neither S3 nor STS is called.
     assert ("s3.endpoint" in findings, "identity" in findings) == (url is None, url is None)
 
 
-def test_an_endpoint_that_is_down(place, monkeypatch):
-    """It is one problem, and the table is not asked; a name without an address as well."""
+def test_an_endpoint_that_is_down(setup, monkeypatch):
+    """It is one problem, and the table is not described. The same applies to a name without an address."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
-    found = place.findings()
-    assert found["dynamodb.endpoint"].level == "problem"
-    assert "Could not connect" in found["dynamodb.endpoint"].found
-    assert ("table" in found, "bucket" in found) == (False, True)
+    findings = setup.findings()
+    assert findings["dynamodb.endpoint"].level == "problem"
+    assert "Could not connect" in findings["dynamodb.endpoint"].found
+    assert ("table" in findings, "bucket" in findings) == (False, True)
     monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "https://nowhere.invalid")
-    assert "nowhere.invalid has no address" in place.findings()["dynamodb.endpoint"].found
+    assert "nowhere.invalid has no address" in setup.findings()["dynamodb.endpoint"].found
 
 
 @pytest.mark.parametrize("view", ["KEYS_ONLY", "NEW_IMAGE", "OLD_IMAGE"])
 def test_a_stream_without_all_images(fake, view):
-    """The commands that are said turn it off, wait, and turn it on with another view."""
-    place = Place(fake)
-    stream(view)(place)
-    found = place.findings(endpoint_url=fake.url)["table.stream"]
-    assert (found.level, view in found.found) == ("warning", True)
-    place.run(found.action)
-    assert place.findings(endpoint_url=fake.url)["table.stream"].found == "on, NEW_AND_OLD_IMAGES"
+    """The suggested commands disable it, wait, and enable it with another view."""
+    setup = Setup(fake)
+    stream(view)(setup)
+    finding = setup.findings(endpoint_url=fake.url)["table.stream"]
+    assert (finding.level, view in finding.found) == ("warning", True)
+    setup.run(finding.action)
+    assert setup.findings(endpoint_url=fake.url)["table.stream"].found == "on, NEW_AND_OLD_IMAGES"
 
 
 def test_changes_that_go_to_kinesis(fake):
-    """They can be captured, so that a stream is not missed."""
-    place = Place(fake)
+    """They can be captured, so that no stream is required."""
+    setup = Setup(fake)
     kinesis = boto3.client("kinesis", endpoint_url=fake.url)
     kinesis.create_stream(StreamName="changes", ShardCount=1)
     arn = kinesis.describe_stream_summary(StreamName="changes")["StreamDescriptionSummary"]["StreamARN"]
-    place.dynamodb.enable_kinesis_streaming_destination(TableName=place.table, StreamArn=arn)
-    assert place.findings(endpoint_url=fake.url)["table.stream"].found == f"on, {arn}"
+    setup.dynamodb.enable_kinesis_streaming_destination(TableName=setup.table, StreamArn=arn)
+    assert setup.findings(endpoint_url=fake.url)["table.stream"].found == f"on, {arn}"
 
 
 def test_an_endpoint_of_dynamodb_alone(fake):
-    """It is enough for a table: neither S3 nor STS is asked, and commands reach it as well."""
-    place = Place(fake)
-    found = place.findings(endpoint_url=fake.url)
-    assert found["table"].level == "ok"
-    assert not any(name.startswith(("s3", "bucket", "identity")) for name in found)
-    assert found["table.recovery"].action.endswith(f"--endpoint-url {fake.url}")
+    """It is enough for a table: neither S3 nor STS is called, and commands use it too."""
+    setup = Setup(fake)
+    findings = setup.findings(endpoint_url=fake.url)
+    assert findings["table"].level == "ok"
+    assert not any(name.startswith(("s3", "bucket", "identity")) for name in findings)
+    assert findings["table.recovery"].action.endswith(f"--endpoint-url {fake.url}")
 
 
 def test_nothing_hangs(monkeypatch):
-    """A check that does not end is a problem, and what the others have found is told."""
+    """A check that does not end is a problem. The findings of the others are reported."""
     ends = threading.Event()
 
     def hang():
@@ -465,18 +467,18 @@ def test_nothing_hangs(monkeypatch):
     monkeypatch.setattr(doctors, "LIMIT_SECONDS", 0.2)
     report = ddbio.doctor(profile="none")
     ends.set()
-    told = [(each.check, each.level) for each in report.findings]
-    assert told == [("settings", "problem"), ("environment", "ok"), ("environment", "problem")]
+    levels = [(finding.check, finding.level) for finding in report.findings]
+    assert levels == [("settings", "problem"), ("environment", "ok"), ("environment", "problem")]
     assert "not done within 0.2 s" in report.findings[-1].found
 
 
 def test_a_check_that_fails_by_itself_is_a_finding(monkeypatch):
-    """Whatever goes wrong in a check, the others are told."""
+    """After any failure in a check, the other findings are reported."""
     monkeypatch.setattr(doctors, "describe_spark", lambda: 1 // 0)
     monkeypatch.setattr(doctors, "_spark", MACHINE["_spark"])
-    found = {each.check: each for each in ddbio.doctor(profile="none").findings}
-    assert found["spark"].found == "the check failed: ZeroDivisionError: integer division or modulo by zero"
-    assert "environment" in found
+    findings = {finding.check: finding for finding in ddbio.doctor(profile="none").findings}
+    assert findings["spark"].found == "the check failed: ZeroDivisionError: integer division or modulo by zero"
+    assert "environment" in findings
 
 
 @pytest.mark.parametrize(
@@ -490,7 +492,7 @@ def test_a_check_that_fails_by_itself_is_a_finding(monkeypatch):
     ],
 )
 def test_this_machine(monkeypatch, function, changes, level, text):
-    """Java is needed where PySpark is; a platform without compiled loops is slow."""
+    """Java is required with PySpark. A platform without compiled loops is slow."""
 
     def answers(value):
         def answer(*_):
@@ -507,8 +509,8 @@ def test_this_machine(monkeypatch, function, changes, level, text):
             monkeypatch.setattr(doctors, name, value)
         else:
             monkeypatch.setattr(f"ddbio.items.kernel.library.{name}", value)
-    (found,) = MACHINE[function]()
-    assert (found.level, text in found.found, found.action is None) == (level, True, level == "ok")
+    (finding,) = MACHINE[function]()
+    assert (finding.level, text in finding.found, finding.action is None) == (level, True, level == "ok")
 
 
 @pytest.mark.parametrize(
@@ -522,26 +524,26 @@ def test_this_machine(monkeypatch, function, changes, level, text):
         (("--table", ""), 2),
     ],
 )
-def test_the_exit_code_tells_the_result(place, words, code):
-    """Warnings fail only where that is asked for; the JSON has all findings."""
+def test_the_exit_code_shows_the_result(setup, words, code):
+    """Warnings fail only if requested. The JSON contains all findings."""
     from click.testing import CliRunner  # noqa: PLC0415
 
     from ddbio.cli.main import cli  # noqa: PLC0415
 
-    location = f"s3://{place.bucket}"
-    done = CliRunner().invoke(cli, ["doctor", location, "--table", place.table, *words, "--json"])
+    location = f"s3://{setup.bucket}"
+    done = CliRunner().invoke(cli, ["doctor", location, "--table", setup.table, *words, "--json"])
     assert done.exit_code == code
     if code < 2:
         report = json.loads(done.stdout)
-        levels = [each["level"] for each in report["findings"]]
+        levels = [finding["level"] for finding in report["findings"]]
         assert (report["problems"], report["warnings"]) == (levels.count("problem"), levels.count("warning"))
-        text = CliRunner().invoke(cli, ["doctor", location, "--table", place.table, *words]).stdout
+        text = CliRunner().invoke(cli, ["doctor", location, "--table", setup.table, *words]).stdout
         assert text.splitlines()[-1].startswith(f"{report['problems']} problem")
         assert text.count("\n         -> ") == report["problems"] + report["warnings"]
 
 
 @pytest.mark.parametrize("location", ["bucket/prefix", "/tmp", "gs://bucket", "s3:bucket"])
 def test_a_location_that_is_not_on_s3_is_refused(location):
-    """It is wrong usage, and says what to give."""
+    """It is wrong usage, and the message shows the correct usage."""
     with pytest.raises(ddbio.OptionError, match="s3://bucket/prefix"):
         ddbio.doctor(location=location)

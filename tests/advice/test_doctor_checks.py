@@ -1,4 +1,4 @@
-"""Judgments that no fake can cause: the states of keys, and the forms of lifecycle rules."""
+"""Checks that no fake can trigger: the states of keys, and the notations of lifecycle rules."""
 
 import json
 import shlex
@@ -26,9 +26,9 @@ ABORT = {"Status": "Enabled", "AbortIncompleteMultipartUpload": {"DaysAfterIniti
     ],
 )  # fmt: skip
 def test_the_key_of_a_table(described, level, text):
-    """A key that cannot be used any more ends with the table being archived: it is a problem."""
-    found = judge_table_encryption(described)
-    assert (found.level, text in found.found, found.action is None) == (level, True, level == "ok")
+    """A key that can no longer be used is a problem, because DynamoDB archives the table."""
+    finding = judge_table_encryption(described)
+    assert (finding.level, text in finding.found, finding.action is None) == (level, True, level == "ok")
 
 
 @pytest.mark.parametrize(
@@ -47,22 +47,22 @@ def test_the_key_of_a_table(described, level, text):
     ],
 )
 def test_rules_for_incomplete_uploads(rule, covers):
-    """A rule counts if it is on, and for all keys below the prefix."""
-    found = judge_incomplete_uploads(BUCKET, {"Rules": [{**ABORT, **rule}]})
-    assert found.level == ("ok" if covers else "warning")
+    """A rule counts if it is enabled, and applies to all keys below the prefix."""
+    finding = judge_incomplete_uploads(BUCKET, {"Rules": [{**ABORT, **rule}]})
+    assert finding.level == ("ok" if covers else "warning")
 
 
 def test_a_command_keeps_the_rules_that_are_there():
-    """A configuration replaces the one before: the command has all rules, and what else was set."""
+    """A configuration replaces the previous one: the command contains all rules and other settings."""
     rule = {"ID": "own", "Status": "Enabled", "Filter": {}, "Expiration": {"Date": datetime(2027, 1, 1, tzinfo=UTC)}}
     size = "varies_by_storage_class"
-    found = judge_incomplete_uploads(BUCKET, {"Rules": [rule], "TransitionDefaultMinimumObjectSize": size})
-    words = shlex.split(found.action)
-    given = dict(zip(words[3::2], words[4::2], strict=True))
-    rules = json.loads(given.pop("--lifecycle-configuration"))["Rules"]
+    finding = judge_incomplete_uploads(BUCKET, {"Rules": [rule], "TransitionDefaultMinimumObjectSize": size})
+    words = shlex.split(finding.action)
+    flags = dict(zip(words[3::2], words[4::2], strict=True))
+    rules = json.loads(flags.pop("--lifecycle-configuration"))["Rules"]
     assert rules[0] == {**rule, "Expiration": {"Date": "2027-01-01T00:00:00+00:00"}}
     assert rules[1]["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 7}
-    assert given == {"--transition-default-minimum-object-size": size, "--bucket": "a b", "--region": "eu-west-1"}
+    assert flags == {"--transition-default-minimum-object-size": size, "--bucket": "a b", "--region": "eu-west-1"}
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_command_keeps_the_rules_that_are_there():
         ({"Mode": "GOVERNANCE", "Days": 30}, "on, GOVERNANCE: versions are kept 30 days"),
     ],
 )
-def test_default_retention_is_told(kept, text):
-    """It keeps what jobs delete as well."""
+def test_default_retention_is_reported(kept, text):
+    """It also keeps objects that jobs delete."""
     response = {"ObjectLockConfiguration": {"ObjectLockEnabled": "Enabled", "Rule": {"DefaultRetention": kept}}}
     assert judge_object_lock(BUCKET, response, is_asked_for=True).found == f"{text}, including those that jobs delete"

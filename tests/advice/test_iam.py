@@ -1,4 +1,4 @@
-"""Policies by themselves: whose they are, what they are about, and under which conditions."""
+"""Parts of policies: their identity, their resources, and their conditions."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ PLACE = {"table": "orders", "dest": "s3://lake/out"}
 
 @pytest.fixture(autouse=True)
 def region(monkeypatch):
-    """Name the region by the environment."""
+    """Set the region by the environment."""
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
 
 
 def allowed(policy, action):
     """Return the resources of an action, over all statements."""
-    return sorted({r for each in policy["Statement"] if action in each["Action"] for r in each["Resource"]})
+    return sorted(
+        {r for statement in policy["Statement"] if action in statement["Action"] for r in statement["Resource"]}
+    )
 
 
 def conditions(policy, action):
     """Return the conditions of an action's statements."""
-    return [each.get("Condition") for each in policy["Statement"] if action in each["Action"]]
+    return [statement.get("Condition") for statement in policy["Statement"] if action in statement["Action"]]
 
 
 @pytest.mark.parametrize(
@@ -42,17 +44,17 @@ def conditions(policy, action):
     ],
 )
 def test_a_table_is_named_by_its_arn(table, options, arn):
-    """Region and account are those of the table's ARN, else of the options and the environment."""
+    """Region and account are those of the table's ARN, otherwise of the options and the environment."""
     policy = ddbio.iam_policy("read", {"source": table, **options}, account=ACCOUNT)
     assert allowed(policy, "dynamodb:Scan") == allowed(policy, "dynamodb:DescribeTable") == [arn]
 
 
 def test_an_account_is_that_of_the_role():
-    """Without an account it is the role's; without a role any."""
+    """Without an account option it is that of the role; without a role it is any."""
     role = f"arn:aws:iam::{OTHER}:role/reader"
     for options, account in (({}, "*"), ({"role_arn": role}, OTHER)):
-        found = allowed(ddbio.iam_policy("read", {"source": "orders", **options}), "dynamodb:Scan")
-        assert found == [f"arn:aws:dynamodb:eu-west-1:{account}:table/orders"]
+        resources = allowed(ddbio.iam_policy("read", {"source": "orders", **options}), "dynamodb:Scan")
+        assert resources == [f"arn:aws:dynamodb:eu-west-1:{account}:table/orders"]
 
 
 @pytest.mark.parametrize(
@@ -76,24 +78,26 @@ def test_an_account_is_that_of_the_role():
         ("rows/a.json", [], None),
     ],
 )
-def test_places_are_buckets_and_keys(source, objects, prefixes):
-    """A folder, an object, a glob, a bucket, an access point; a local path takes no permission."""
+def test_locations_are_buckets_and_keys(source, objects, prefixes):
+    """A location is a folder, an object, a glob, a bucket or an access point. A local path needs no permission."""
     policy = ddbio.iam_policy("load", {"source": source, "table": "orders"})
     assert allowed(policy, "s3:GetObject") == objects
-    found = conditions(policy, "s3:ListBucket")
-    assert found == ([] if not objects else [{"StringLikeIfExists": {"s3:prefix": prefixes}} if prefixes else None])
+    statements = conditions(policy, "s3:ListBucket")
+    assert statements == (
+        [] if not objects else [{"StringLikeIfExists": {"s3:prefix": prefixes}} if prefixes else None]
+    )
 
 
 def test_another_identity_has_the_target():
-    """With a role of the target each of both has its part, and the caller may assume both."""
+    """With a target role each of both roles has its part, and the caller may assume both."""
     roles = {"role_arn": f"arn:aws:iam::{ACCOUNT}:role/reader", "target_role_arn": f"arn:aws:iam::{OTHER}:role/writer"}
-    given = {"source": "orders", "target": "copied", "create_target": True, "target_region": "us-east-1", **roles}
-    source, target = (ddbio.iam_policy("copy", given, principal=each) for each in ("job", "target"))
+    arguments = {"source": "orders", "target": "copied", "create_target": True, "target_region": "us-east-1", **roles}
+    source, target = (ddbio.iam_policy("copy", arguments, principal=principal) for principal in ("job", "target"))
     assert allowed(source, "dynamodb:Scan") == [f"arn:aws:dynamodb:eu-west-1:{ACCOUNT}:table/orders"]
     assert allowed(source, "dynamodb:BatchWriteItem") == allowed(target, "dynamodb:Scan") == []
     for action in ("BatchWriteItem", "CreateTable", "UpdateTimeToLive"):
         assert allowed(target, f"dynamodb:{action}") == [f"arn:aws:dynamodb:us-east-1:{OTHER}:table/copied"]
-    caller = ddbio.iam_policy("copy", given, principal="caller")
+    caller = ddbio.iam_policy("copy", arguments, principal="caller")
     assert allowed(caller, "sts:AssumeRole") == sorted(roles.values())
     assert len(caller["Statement"]) == 1
     with pytest.raises(OptionError, match="role_arn"):
@@ -101,7 +105,7 @@ def test_another_identity_has_the_target():
 
 
 def test_conditions_are_those_of_the_options():
-    """Endpoints hold for what the job asks for itself, an owner for buckets alone."""
+    """Endpoints apply to the job's own requests, an owner only to buckets."""
     policy = ddbio.iam_policy(
         "export start", {**PLACE, "s3_expected_bucket_owner": OTHER, "kms_key": KEY}, vpc_endpoint="vpce-1,vpce-2"
     )
@@ -128,7 +132,7 @@ def test_conditions_are_those_of_the_options():
     ],
 )
 def test_keys_are_those_of_objects_and_tables(options, settings, read, written):
-    """A key that an option names, the bucket's own, and the table's."""
+    """Keys are those of the options, of the bucket's default, and of the table."""
     policy = ddbio.iam_policy("scan", {**PLACE, **options}, **settings)
     assert (allowed(policy, "kms:Decrypt"), allowed(policy, "kms:GenerateDataKey")) == (read, written)
 
@@ -143,10 +147,10 @@ def test_keys_are_those_of_objects_and_tables(options, settings, read, written):
         ("n = 1", "pk", {"Scan"}),
     ],
 )
-def test_a_query_is_told_by_the_partition_key(where, key, actions):
-    """Whether a condition is asked for by a Query depends on the table's key."""
+def test_a_query_is_determined_by_the_partition_key(where, key, actions):
+    """The table's key determines whether a condition is a Query."""
     policy = ddbio.iam_policy("read", {"source": "orders", "where": where}, partition_key=key)
-    reads = {action.partition(":")[2] for each in policy["Statement"] for action in each["Action"]}
+    reads = {action.partition(":")[2] for statement in policy["Statement"] for action in statement["Action"]}
     assert reads - {"DescribeTable"} == actions
 
 
@@ -159,7 +163,7 @@ def test_a_query_is_told_by_the_partition_key(where, key, actions):
     ],
 )
 def test_what_is_no_command_is_refused(verb, arguments, message):
-    """A name that no option has would leave a permission out."""
+    """An option that does not exist would omit a permission."""
     with pytest.raises(OptionError, match=message):
         ddbio.iam_policy(verb, arguments)
 
@@ -175,9 +179,9 @@ def test_what_is_no_command_is_refused(verb, arguments, message):
     ],
 )
 def test_a_command_is_given_as_it_is_to_run(line, action):
-    """Parts and groups are found, and options may stand on both sides; a wrong one is told as the verb tells it."""
-    found = CliRunner().invoke(cli, ["iam", *line.split(" ")])
-    assert found.exit_code == 0, found.output
-    assert allowed(json.loads(found.output), action)
+    """Parts and groups are recognized, and options may be on both sides. A wrong option has the error of the verb."""
+    result = CliRunner().invoke(cli, ["iam", *line.split(" ")])
+    assert result.exit_code == 0, result.output
+    assert allowed(json.loads(result.output), action)
     for wrong in ("scan orders", "scan orders s3://lake/out --colums a", "exprt start orders s3://lake", "export"):
         assert CliRunner().invoke(cli, ["iam", *wrong.split(" ")]).exit_code != 0

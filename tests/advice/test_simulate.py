@@ -1,4 +1,4 @@
-"""Scans in virtual time: the real planner and budget on a model of a table."""
+"""Scans in virtual time: the real planner and budget with a model of a table."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def test_a_scan_takes_what_its_budget_allows():
 
 
 def test_the_same_seed_gives_the_same_report():
-    """A report can be made again; another seed gives another."""
+    """A report is reproducible. Another seed returns another report."""
     assert ddbio.simulate_scan(**SMALL, seed=1, skew=0.4) == ddbio.simulate_scan(**SMALL, seed=1, skew=0.4)
     assert ddbio.simulate_scan(**SMALL, seed=1, skew=0.4) != ddbio.simulate_scan(**SMALL, seed=2, skew=0.4)
 
 
 def test_fixed_shares_leave_a_budget_idle():
-    """With unequal segments, a fixed share of each task makes the largest one decide; leases do not."""
+    """With unequal segments, the largest task determines the time with fixed shares, but not with leases."""
     options = {"table_bytes": 2 * 10**9, "tasks": 8, "rcu_per_second": 4_000, "skew": 0.3, "seed": 1}
     leases = ddbio.simulate_scan(**options, segments=400)
     fixed = ddbio.simulate_scan(**options, segments=8, static_shares=True)
@@ -42,7 +42,7 @@ def test_fixed_shares_leave_a_budget_idle():
 
 
 def test_few_partitions_throttle():
-    """A budget beyond what the table's partitions serve is throttled, and the scan takes their time."""
+    """A budget above the capacity of the table's partitions is throttled, and the scan takes the partitions' time."""
     report = ddbio.simulate_scan(**SMALL | {"rcu_per_second": 12_000}, partitions=2)
     assert report.throttles > 0
     assert report.ratio > 1.5
@@ -50,7 +50,7 @@ def test_few_partitions_throttle():
 
 @pytest.mark.nightly
 def test_fewer_pages_stand_for_many():
-    """A terabyte is simulated by a quarter of its pages; what it takes is what its budget allows."""
+    """A terabyte is simulated with a quarter of its pages. The time is that of its budget."""
     report = ddbio.simulate_scan(table_bytes=10**12, item_bytes=500, tasks=20)
     assert report.scale > 1
     assert report.units == pytest.approx(1e12 / 8192, rel=0.01)
@@ -59,7 +59,7 @@ def test_fewer_pages_stand_for_many():
 
 @pytest.mark.nightly
 def test_the_long_tail_of_fixed_shares():
-    """80 TB: fixed shares read 70 TB in some nine hours and need more than five days; leases end with the first."""
+    """80 TB: fixed shares read 70 TB in about nine hours and need more than five days; leases end with the first."""
     fixed, leases = (ddbio.simulate_scan("long-tail", static_shares=static) for static in (True, False))
     nine_hours, five_days = 9 * 3600, 5 * 86_400
     assert fixed.progress[7] < nine_hours < fixed.progress[8]
@@ -69,13 +69,13 @@ def test_the_long_tail_of_fixed_shares():
 
 
 def test_a_scenario_that_is_not_there_is_named():
-    """The error lists those that are."""
+    """The error lists the existing scenarios."""
     with pytest.raises(OptionError, match="input should be 'long-tail'"):
         ddbio.simulate_scan("short-tail")
 
 
 def test_the_command_prints_lines_or_json():
-    """For people lines, for scripts the report; the flags change a scenario's values."""
+    """The output is lines for people and the report for scripts. Flags override a scenario's values."""
     flags = ["scan", "--table-bytes", "1GB", "--item-bytes", "500", "--tasks", "2", "--rcu-per-second", "5000"]
     shown = CliRunner().invoke(cli, ["simulate", *flags])
     assert "the ideal" in shown.output, shown.output
@@ -84,15 +84,15 @@ def test_the_command_prints_lines_or_json():
     changed = ["--table-bytes", "10GB", "--tasks", "10", "--segments", "100", "--json"]
     named = CliRunner().invoke(cli, ["simulate", "scan", "--scenario", "long-tail", *changed])
     assert json.loads(named.output)["tasks"] == 10
-    told = CliRunner().invoke(cli, ["simulate", "scan", "--scenario", "long-tail", *changed[:-1]])
-    assert told.output.startswith("scenario  long-tail")
+    result = CliRunner().invoke(cli, ["simulate", "scan", "--scenario", "long-tail", *changed[:-1]])
+    assert result.output.startswith("scenario  long-tail")
 
 
 ROWS = {"source_bytes": 10**8, "item_bytes": 1_000, "tasks": 4, "wcu_per_second": 5_000}
 
 
 def test_a_load_takes_what_its_budget_allows():
-    """Rows of a unit each, in batches of 25, are written at the budget's rate."""
+    """Rows of one unit, in batches of 25, are written at the budget's rate."""
     report = ddbio.simulate_load(**ROWS)
     assert (report.units, report.requests, report.segments) == (100_000, 4_000, 0)
     assert 1 <= report.ratio < 1.06
@@ -101,7 +101,7 @@ def test_a_load_takes_what_its_budget_allows():
 
 
 def test_indexes_and_single_requests_cost_more():
-    """Each index costs as much as the table; an update sends a row by itself."""
+    """Each index costs as much as the table. An update is a request per row."""
     report = ddbio.simulate_load(**ROWS, mode="update", indexes=2)
     assert (report.units, report.requests) == (300_000, 100_000)
 
@@ -115,8 +115,8 @@ def test_indexes_and_single_requests_cost_more():
         ("account", {"account_rate": 5_000, "other_rate": 2_500, "partitions": 20}),
     ],
 )
-def test_throttling_is_told_by_its_limit(limit, options):
-    """What throttles is named, and the load takes the time that it leaves."""
+def test_throttling_is_reported_by_its_limit(limit, options):
+    """The throttling limit is reported, and the load takes the time that the limit allows."""
     report = ddbio.simulate_load(**ROWS, **options)
     assert report.throttled_by.keys() == {limit}
     assert report.throttles == sum(report.throttled_by.values())
@@ -124,9 +124,9 @@ def test_throttling_is_told_by_its_limit(limit, options):
 
 
 def test_a_hot_key_takes_one_lane():
-    """Rows of one key go out one by one: two of a hundred rows are what the whole load waits for.
+    """Rows of one key are sent one by one: two of a hundred rows determine the time of the load.
 
-    Beside others they wait for the budget as long as batches of 25; alone each takes a request's time.
+    Among other rows they wait for the budget as long as batches of 25; without others each takes the time of a request.
     """
     even, hot = ddbio.simulate_load(**ROWS), ddbio.simulate_load(**ROWS, hot_key=0.02)
     assert 2_000 * 0.015 < hot.seconds < even.seconds + 2_000 * 0.015 * 1.1
@@ -134,7 +134,7 @@ def test_a_hot_key_takes_one_lane():
 
 
 def test_a_collection_is_read_by_one_lane():
-    """A tenth of the table under one key stays in one segment, however many there are."""
+    """A tenth of the table with one key is in one segment, regardless of the number of segments."""
     options = {"table_bytes": 10**10, "tasks": 20, "rcu_per_second": 20_000, "segments": 400}
     even, hot = ddbio.simulate_scan(**options), ddbio.simulate_scan(**options, hot_key=0.1)
     assert hot.seconds > 1.5 * even.seconds
@@ -142,46 +142,48 @@ def test_a_collection_is_read_by_one_lane():
 
 
 def test_burst_capacity_carries_a_short_job():
-    """What a table has saved up for five minutes is served beyond its own rate."""
+    """Capacity saved during five minutes is served above the table's rate."""
     options = {**ROWS, "table_rate": 2_500, "partitions": 20}
     assert ddbio.simulate_load(**options, burst_seconds=300).ratio < 1.06
 
 
 def test_without_adaptive_capacity_a_partition_has_its_share():
-    """Segments of unequal size reach some partitions more than others, which have no more than their share."""
+    """With segments of unequal size some partitions get more requests, but no more than their share."""
     options = {**SMALL, "table_rate": 8_000, "partitions": 8, "skew": 0.4, "seed": 1}
-    adaptive, fixed = (ddbio.simulate_scan(**options, fixed_partitions=each) for each in (False, True))
+    adaptive, fixed = (
+        ddbio.simulate_scan(**options, fixed_partitions=fixed_partitions) for fixed_partitions in (False, True)
+    )
     assert fixed.throttles > adaptive.throttles
     assert fixed.seconds > adaptive.seconds
 
 
 def test_partitions_that_are_busy_split():
-    """Two partitions become four and eight while they are at their limit; those of a hot key do not help it."""
+    """Two partitions become four and eight while they are at their limit. Partitions of a hot key do not benefit."""
     options = {**ROWS, "partitions": 2}
-    whole, split = ddbio.simulate_load(**options), ddbio.simulate_load(**options, split_seconds=10)
-    assert (whole.splits, whole.ratio > 2.4) == (0, True)
+    unsplit, split = ddbio.simulate_load(**options), ddbio.simulate_load(**options, split_seconds=10)
+    assert (unsplit.splits, unsplit.ratio > 2.4) == (0, True)
     assert split.splits >= 2
-    assert split.seconds < 0.75 * whole.seconds
+    assert split.seconds < 0.75 * unsplit.seconds
     key = {"table_bytes": 10**9, "tasks": 2, "rcu_per_second": 8_000, "partitions": 1, "hot_key": 0.9}
     hot, helped = ddbio.simulate_scan(**key), ddbio.simulate_scan(**key, split_seconds=5)
     assert helped.seconds == pytest.approx(hot.seconds, rel=0.05)
 
 
 def test_a_lost_executor_repeats_its_scan_and_others_finish_it():
-    """Its tasks begin again when others are done, or on an executor that joins; what they had read is read again."""
+    """Its tasks restart after others, or on an executor that joins. Their reads are repeated."""
     options = {"table_bytes": 10**10, "tasks": 8, "rcu_per_second": 8_000, "segments": 64}
-    whole = ddbio.simulate_scan(**options)
+    undisturbed = ddbio.simulate_scan(**options)
     lost = ddbio.simulate_scan(**options, lose="1@60")
     joined = ddbio.simulate_scan(**options, lose="1@60", join=((1, 70.0),))
-    assert (lost.lost_tasks, whole.lost_tasks) == (4, 0)
+    assert (lost.lost_tasks, undisturbed.lost_tasks) == (4, 0)
     assert lost.repeated_units == pytest.approx(8_000 * 60 / 2, rel=0.1)
-    assert whole.seconds < joined.seconds <= lost.seconds
+    assert undisturbed.seconds < joined.seconds <= lost.seconds
     assert min(lost.running[20:40]) < 8
-    assert sum(lost.rates) * lost.seconds / 100 == pytest.approx(whole.units + lost.repeated_units, rel=0.01)
+    assert sum(lost.rates) * lost.seconds / 100 == pytest.approx(undisturbed.units + lost.repeated_units, rel=0.01)
 
 
-def test_a_load_goes_on_where_an_executor_was_lost():
-    """A task that is done again has only what was left."""
+def test_a_load_resumes_after_the_loss_of_an_executor():
+    """A repeated task has only the remaining rows."""
     lost = ddbio.simulate_load(**ROWS | {"source_bytes": 5 * 10**8, "tasks": 8}, lose="1@20")
     assert lost.lost_tasks == 4
     assert lost.repeated_units == 0
@@ -189,32 +191,32 @@ def test_a_load_goes_on_where_an_executor_was_lost():
 
 
 def test_a_job_without_executors_is_refused():
-    """If all are lost and none joins, nothing ends."""
+    """If all executors are lost and none joins, the job never ends."""
     with pytest.raises(OptionError, match="all executors are lost"):
         ddbio.simulate_scan(**SMALL, lose="1@5", executor_tasks=4)
 
 
 def test_a_warm_up_follows_what_a_new_table_serves():
-    """The real ramp begins at 4,000 a second."""
+    """The real ramp starts at 4,000 per second."""
     report = ddbio.simulate_load(**ROWS | {"wcu_per_second": 40_000}, warm_up=True, partitions=40)
     assert report.seconds == pytest.approx(100_000 / 4_000, rel=0.06)
 
 
 @pytest.mark.parametrize(("policy", "segments"), [("task", 4), ("gib", 2), ("128mb", 15)])
 def test_policies_choose_the_segments(policy, segments):
-    """One a task, one a GiB, or one for 128 MiB."""
+    """The policies are one segment per task, per GiB, or per 128 MiB."""
     assert ddbio.simulate_scan(**SMALL, policy=policy).segments == segments
 
 
 @pytest.mark.parametrize("options", [{"lose": "1"}, {"lose": "x@y"}, {"chart": "picture.gif"}, {"hot_key": 1}])
-def test_wrong_options_are_told(options):
-    """As those of every verb."""
+def test_wrong_options_are_errors(options):
+    """Wrong options have the same errors as in every verb."""
     with pytest.raises(OptionError, match=next(iter(options))):
         ddbio.simulate_scan(**SMALL, **options)
 
 
 def test_the_commands_simulate_loads_and_draw(tmp_path):
-    """The command says what was throttled and lost; a chart is a page or a picture."""
+    """The command reports throttled requests and lost tasks. A chart is a page or a picture."""
     page, picture = tmp_path / "page.html", tmp_path / "picture.png"
     flags = ["--source-bytes", "20MB", "--item-bytes", "1000", "--wcu-per-second", "5000", "--partitions", "2"]
     shown = CliRunner().invoke(cli, ["simulate", "load", *flags, "--chart", str(page)])
@@ -230,7 +232,7 @@ def test_the_commands_simulate_loads_and_draw(tmp_path):
 
 @pytest.mark.nightly
 def test_a_hundred_terabytes_and_thousands_of_tasks():
-    """Both are simulated by a quarter of a million requests, and end with the budget."""
+    """Both are simulated with 250,000 requests, and end with the budget."""
     scan = ddbio.simulate_scan(table_bytes=10**14, tasks=4_000, rcu_per_second=400_000)
     load = ddbio.simulate_load(source_bytes=10**14, item_bytes=1_000, tasks=4_000, wcu_per_second=400_000)
     assert scan.ratio < 1.1
