@@ -1,4 +1,4 @@
-"""Share what botocore reads of its models between the clients of all tests."""
+"""Share botocore's models between the clients of all tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import botocore.loaders
 import botocore.session
 import pytest
 
-# Each session would read the models of its services anew.
+# Otherwise each session would read the models of its services again.
 shared_loader = functools.lru_cache(botocore.loaders.create_loader)
 
 

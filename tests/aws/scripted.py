@@ -1,4 +1,4 @@
-"""An HTTP server on the loopback interface that answers each request by the next step of a script."""
+"""HTTP server on the loopback interface that answers each request with the next step of a script."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ PAGE = b'{"Count":1,"Items":[{"id":{"S":"a"}}],"ScannedCount":1,"ConsumedCapacit
 
 @dataclass(frozen=True)
 class Request:
-    """Hold one request as it came, and the number of the connection it came over."""
+    """Received request, and the number of its connection."""
 
     connection: int
     headers: dict[str, str]
     body: bytes
 
     def is_signed_by(self, secret: str) -> bool:
-        """Return whether botocore's own signer comes to the same signature."""
-        found = re.fullmatch(
+        """Return whether botocore's signer computes the same signature."""
+        match = re.fullmatch(
             r"AWS4-HMAC-SHA256 Credential=([^/]+)/(\d{8})/([^/]+)/([^/]+)/aws4_request, "
             r"SignedHeaders=([^,]+), Signature=([0-9a-f]{64})",
             self.headers["authorization"],
         )
-        assert found is not None
-        access_key, _, region, service, names, signature = found.groups()
+        assert match is not None
+        access_key, _, region, service, names, signature = match.groups()
         signed = {name: self.headers[name] for name in names.split(";")}
         request = AWSRequest("POST", f"http://{self.headers['host']}/", signed, self.body)
         request.context["timestamp"] = self.headers["x-amz-date"]
@@ -56,7 +56,7 @@ class Request:
 
 
 Step = Callable[[socket.socket], bool]
-"""Answer on a connection; return whether it stays open."""
+"""Answer on a connection. Return whether it stays open."""
 
 
 def answer(
@@ -67,7 +67,7 @@ def answer(
     stays_open: bool = True,
     after: bytes = b"",
 ) -> Step:
-    """Answer as the service does, with some headers replaced or (None) left out."""
+    """Answer like the service, with replaced or (None) omitted headers."""
     stated: dict[str, str | None] = {
         "Date": formatdate(usegmt=True),
         "Content-Type": "application/x-amz-json-1.0",
@@ -89,7 +89,7 @@ def refuse(
 
 
 def speak(words: bytes, *, stays_open: bool = False) -> Step:
-    """Answer with these very bytes."""
+    """Answer with exactly these bytes."""
 
     def step(connection: socket.socket) -> bool:
         connection.sendall(words)
@@ -99,7 +99,7 @@ def speak(words: bytes, *, stays_open: bool = False) -> Step:
 
 
 def trickle(words: bytes) -> Step:
-    """Answer with these bytes, then with one more at a time, until the client has had enough."""
+    """Answer with these bytes, then with single bytes, until the client disconnects."""
 
     def step(connection: socket.socket) -> bool:
         connection.sendall(words)
@@ -111,18 +111,18 @@ def trickle(words: bytes) -> Step:
 
 
 def hang_up(_: socket.socket) -> bool:
-    """Close the connection without a word."""
+    """Close the connection without an answer."""
     return False
 
 
 def stall(connection: socket.socket) -> bool:
-    """Say nothing until the client has had enough."""
+    """Do not answer until the client disconnects."""
     connection.recv(1)
     return False
 
 
 class ScriptedServer:
-    """Serve until the block ends; when the script is used up, every request is answered with ``PAGE``."""
+    """Server that runs in the block. After the last step, every request is answered with ``PAGE``."""
 
     def __init__(self, *steps: Step, tls: ssl.SSLContext | None = None) -> None:
         self.requests: list[Request] = []
@@ -155,7 +155,7 @@ class ScriptedServer:
             thread.join()
 
     def wait_until_idle(self) -> None:
-        """Return when every connection so far has been closed by its client."""
+        """Return when the clients have closed all connections so far."""
         for thread in self._threads[1:]:
             thread.join()
 
@@ -193,7 +193,7 @@ class ScriptedServer:
 
 
 def read_at_last(source: PageSource, operation: str, members: dict[str, Any]) -> Page:
-    """Read a page over short timeouts, as often as it takes where a busy machine answers later."""
+    """Read a page with short timeouts, repeated because a busy machine may answer later."""
     while True:
         with contextlib.suppress(ReadTimeoutError):
             return source.read(operation, members)
@@ -207,7 +207,7 @@ def opened(
     read_timeout_seconds: float = 100.0,
     accept_encoding: AcceptEncoding = "identity",
 ) -> Iterator[PageSource]:
-    """Open a source of pages of one kind, with a client of its own."""
+    """Open a source of pages of one kind, with a separate client."""
     client._client.cache_clear()
     monkeypatch.setattr(client, "READ_TIMEOUT_SECONDS", read_timeout_seconds)
     monkeypatch.setattr(client, "CONNECT_TIMEOUT_SECONDS", read_timeout_seconds)

@@ -1,4 +1,4 @@
-"""Bodies made elsewhere go out as they are, over either transport, and answers come back as they are."""
+"""Prepared bodies are sent unchanged by both transports, and responses are returned unchanged."""
 
 from concurrent.futures import Future
 
@@ -27,7 +27,7 @@ def server():
 
 @pytest.fixture(params=["light", "botocore"])
 def source(server, request, monkeypatch):
-    """Return one of both ways."""
+    """Return one of the two transports."""
     monkeypatch.setenv("DDBIO_TRANSPORT", request.param)
     opened = open_body_sender(ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1"), 2)
     assert isinstance(opened, LightTransport if request.param == "light" else BotocoreTransport)
@@ -35,8 +35,8 @@ def source(server, request, monkeypatch):
     opened.close()
 
 
-def test_bodies_go_out_as_they_are(source, server):
-    """Base64 stays as it is; the answer is the service's own."""
+def test_bodies_are_sent_unchanged(source, server):
+    """Base64 is unchanged, and the response is that of the service."""
     assert source.begin("BatchWriteItem", "rows", PUT).result() == b'{"UnprocessedItems":{}}'
     for operation, body in SINGLE.items():
         assert source.begin(operation, "rows", body).result() == b"{}"
@@ -46,14 +46,14 @@ def test_bodies_go_out_as_they_are(source, server):
 
 
 def test_errors_are_those_of_botocore(source):
-    """A refusal is a ClientError with the service's code and words."""
+    """A refusal is a ClientError with the service's code and message."""
     with pytest.raises(ClientError, match="ValidationException") as caught:
         source.begin("PutItem", "rows", b'{"TableName":"rows","Item":{"pk":{"S":""}}}').result()
     assert caught.value.response["Error"]["Code"] == "ValidationException"
 
 
 def test_the_clients_own_calls_are_left_alone(server):
-    """The hooks take only what goes through them: the same client's own writes stay botocore's."""
+    """The hooks affect only requests of the sender: other writes of the same client stay botocore's."""
     spec = ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1")
     BotocoreTransport(spec, 1)
     answer = spec.client("dynamodb").put_item(TableName="rows", Item={"pk": {"S": "d"}}, ReturnValues="ALL_OLD")
@@ -61,8 +61,8 @@ def test_the_clients_own_calls_are_left_alone(server):
 
 
 @pytest.mark.parametrize("way", ["light", "botocore"])
-def test_large_bodies_go_out_compressed(server, way, monkeypatch):
-    """What is large arrives in fewer bytes and is stored whole; what is small goes out as it is."""
+def test_large_bodies_are_sent_compressed(server, way, monkeypatch):
+    """Large bodies arrive with fewer bytes and are stored completely. Small bodies are sent uncompressed."""
     monkeypatch.setenv("DDBIO_TRANSPORT", way)
     source = open_body_sender(ClientSpec(endpoint_url=server.endpoint_url, region="eu-west-1"), 1, compresses=True)
     large = PUT.replace(b"AAE=", b"AAAA" * 10_000)
@@ -74,17 +74,17 @@ def test_large_bodies_go_out_compressed(server, way, monkeypatch):
 
 
 class Answered(Future):
-    """An answer that is there."""
+    """Available response."""
 
     expires_at, link = float("inf"), None
 
     def fileno(self):
-        """Return no descriptor: nobody waits."""
+        """Return no descriptor, because nothing waits."""
         return -1
 
 
 class Picky:
-    """Take no compressed body, by refusing it in the given way."""
+    """Endpoint that refuses compressed bodies in a certain way."""
 
     endpoint_url = "http://picky"
 
@@ -92,7 +92,7 @@ class Picky:
         self.code, self.status, self.calls = code, status, []
 
     def begin(self, operation, table, body, encoding=""):
-        """Refuse or answer, later."""
+        """Refuse or answer later."""
         self.calls.append((encoding, len(body)))
         answered = Answered()
         if encoding:
@@ -104,12 +104,12 @@ class Picky:
 
 
 def send(source):
-    """Send a body that is large enough to be compressed."""
+    """Send a body that is large enough for compression."""
     return source.begin("BatchWriteItem", "rows", b"x" * 20_000)
 
 
 def test_an_endpoint_that_finds_no_json_is_asked_once():
-    """The first refusal sends the same body as it is, and all later ones."""
+    """After the first refusal, the same body and all later ones are sent uncompressed."""
     picky = Picky("SerializationException", 400)
     source = CompressingSender(picky)
     assert [send(source).result() for _ in range(2)] == [b"{}", b"{}"]
@@ -117,8 +117,8 @@ def test_an_endpoint_that_finds_no_json_is_asked_once():
     assert picky.calls[0][1] < 200
 
 
-def test_requests_on_their_way_are_sent_again_as_they_are(caplog):
-    """What was sent compressed before the first refusal came is sent again too, with one warning."""
+def test_requests_in_flight_are_sent_again_uncompressed(caplog):
+    """Compressed requests sent before the first refusal are also repeated, with a single warning."""
     picky = Picky("SerializationException", 400)
     source = CompressingSender(picky)
     assert [pending.result() for pending in [send(source) for _ in range(3)]] == [b"{}"] * 3
@@ -127,7 +127,7 @@ def test_requests_on_their_way_are_sent_again_as_they_are(caplog):
 
 
 def test_a_service_that_cannot_decompress_gets_plain_bodies_after_some_failures(caplog):
-    """Each 500 is the caller's to repeat, with its pause; after three in a row bodies go out as they are."""
+    """The caller repeats each 500 with its pause. After three in a row bodies are sent uncompressed."""
     picky = Picky("InternalServerError", 500)
     source = CompressingSender(picky)
     for _ in range(3):
@@ -142,7 +142,7 @@ def test_a_service_that_cannot_decompress_gets_plain_bodies_after_some_failures(
     ("code", "status"), [("InternalServerError", 500), ("ServiceUnavailable", 503), ("ThrottlingException", 400)]
 )
 def test_a_busy_service_is_no_reason_to_stop_compressing(code, status):
-    """Failures between which compressed requests succeed, and any number of 503 and throttles, change nothing."""
+    """Failures between successful compressed requests, and any number of 503 and throttles, have no effect."""
     picky = Picky(code, status)
     source = CompressingSender(picky)
     for _ in range(6):

@@ -1,4 +1,4 @@
-"""Clients from a picklable recipe, descriptions of tables, and errors a user can act on."""
+"""Clients from picklable descriptions, descriptions of tables, and errors with advice."""
 
 import dataclasses
 import http.server
@@ -40,32 +40,32 @@ from ddbio.testing import FakeDynamoDB
 
 
 def test_spec_travels_and_shares_a_client():
-    """A recipe survives pickling, and equal recipes share one client per process."""
+    """A description can be pickled, and equal descriptions share one client per process."""
     spec = ClientSpec(endpoint_url="http://127.0.0.1:1", region="eu-west-1")
     again = pickle.loads(pickle.dumps(spec))
     assert again.client("dynamodb") is spec.client("dynamodb")
 
 
 def test_retries_are_explicit():
-    """DynamoDB's client sends once, since retries are ours; S3's uses botocore's standard mode."""
+    """DynamoDB's client sends once, because ddbio retries; S3's uses botocore's standard mode."""
     spec = ClientSpec(endpoint_url="http://127.0.0.1:1", region="eu-west-1")
     assert spec.client("dynamodb").meta.config.retries == {"total_max_attempts": 1, "mode": "standard"}
     assert spec.client("s3").meta.config.retries["total_max_attempts"] == 5
 
 
 def test_fakes_get_path_style():
-    """Bucket names are not hosts on a fake."""
+    """Bucket names are not host names on a fake."""
     assert ClientSpec(endpoint_url="http://127.0.0.1:1").client("s3").meta.config.s3["addressing_style"] == "path"
 
 
 def test_role_is_assumed_through_refreshable_credentials():
-    """A role gives credentials that botocore refreshes, not a fixed set."""
+    """A role has credentials that botocore refreshes, not static ones."""
     client = ClientSpec(endpoint_url="http://127.0.0.1:1", role_arn="arn:aws:iam::1:role/r").client("dynamodb")
     assert client._request_signer._credentials.method == "assume-role"
 
 
 class _Sts(http.server.BaseHTTPRequestHandler):
-    """Answer AssumeRole, first with what ``failures`` holds; keep what was asked."""
+    """AssumeRole endpoint that first answers with ``failures``, and records requests."""
 
     failures: ClassVar[list[tuple[int, str]]] = []
     asked: ClassVar[list[tuple[str, dict[str, str]]]] = []
@@ -83,7 +83,7 @@ class _Sts(http.server.BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def log_message(self, *_):
-        """Say nothing."""
+        """Log nothing."""
 
 
 _GRANT = """<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials>
@@ -93,7 +93,7 @@ _GRANT = """<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/
 
 @pytest.fixture
 def sts(monkeypatch):
-    """Return an STS on this machine that keeps what it was asked."""
+    """Return a local STS that records requests."""
     _Sts.failures, _Sts.asked = [], []
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Sts)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
@@ -110,7 +110,7 @@ def _frozen(client):
 
 
 def test_one_role_serves_all_clients_of_a_process(sts, monkeypatch):
-    """STS is asked once for an identity, in the job's region, with what the trust policy asks for."""
+    """STS is called once per identity, in the job's region, with the members of the trust policy."""
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
     monkeypatch.setenv("AWS_REGION", "cn-north-1")
     role = (("ExternalId", "e-7"), ("RoleSessionName", "nightly"), ("DurationSeconds", 900), ("SourceIdentity", "me"))
@@ -123,11 +123,11 @@ def test_one_role_serves_all_clients_of_a_process(sts, monkeypatch):
     assert clients[0].meta.region_name == "cn-north-1"
 
 
-@pytest.mark.parametrize("given", ["credentials", "session"])
-def test_a_role_is_assumed_by_what_was_given(sts, given):
-    """Given credentials, or those of a session, sign for STS in their region; the role's sign everything else."""
-    role = {"role_arn": f"arn:aws:iam::1:role/{given}"}
-    if given == "credentials":
+@pytest.mark.parametrize("source", ["credentials", "session"])
+def test_a_role_is_assumed_with_the_passed_credentials(sts, source):
+    """Passed credentials, or those of a session, sign for STS in their region. The role's credentials sign all else."""
+    role = {"role_arn": f"arn:aws:iam::1:role/{source}"}
+    if source == "credentials":
         spec = ClientSpec(region="eu-west-3", credentials=Credentials("AKGIVEN", "secret"), **role)
     else:
         session = boto3.Session("AKGIVEN", "secret", region_name="eu-west-3")
@@ -139,8 +139,8 @@ def test_a_role_is_assumed_by_what_was_given(sts, given):
     assert spec.client("s3").meta.region_name == "eu-west-3"
 
 
-def test_a_role_without_credentials_is_said(monkeypatch):
-    """Where nothing may assume the role the error says so, as without a role."""
+def test_a_role_without_credentials_is_an_error(monkeypatch):
+    """Without credentials to assume the role, the error is the same as without a role."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -149,8 +149,8 @@ def test_a_role_without_credentials_is_said(monkeypatch):
 
 
 @pytest.mark.parametrize("failure", [(400, "Throttling"), (503, "ServiceUnavailable")])
-def test_sts_may_be_away_for_a_while(sts, failure):
-    """A busy STS is neither a refusal nor DynamoDB's throttling: the request is worth another try."""
+def test_an_outage_of_sts_is_transient(sts, failure):
+    """A busy STS is neither a refusal nor throttling by DynamoDB: the request may be retried."""
     role = ClientSpec(region="eu-west-1", role_arn=f"arn:aws:iam::1:role/{failure[1]}")
     client = role.client("dynamodb")
     sts.failures = [failure] * 20
@@ -163,7 +163,7 @@ def test_sts_may_be_away_for_a_while(sts, failure):
 
 
 def test_a_role_that_is_refused_is_named(sts):
-    """The error is about AssumeRole, not about what was to be done with the role."""
+    """The error is about AssumeRole, not about the operation that needs the role."""
     client = ClientSpec(region="eu-west-1", role_arn="arn:aws:iam::1:role/refused").client("dynamodb")
     sts.failures = [(403, "AccessDenied")]
     with pytest.raises(ClientError) as refused:
@@ -174,13 +174,13 @@ def test_a_role_that_is_refused_is_named(sts):
 
 
 def test_unknown_profile_is_an_option_error():
-    """A profile that does not exist is named."""
+    """The error names a profile that does not exist."""
     with pytest.raises(OptionError, match="nobody"):
         ClientSpec(profile="nobody").client("dynamodb")
 
 
 def test_describe_states_keys_rates_and_indexes():
-    """Facts are DescribeTable's, keys in order, each index with its own rate."""
+    """The description has DescribeTable's values, keys in order, and the rate of each index."""
     with FakeDynamoDB() as fake:
         spec = ClientSpec(endpoint_url=fake.endpoint_url)
         throughput = {"ReadCapacityUnits": 10, "WriteCapacityUnits": 5}
@@ -209,8 +209,8 @@ def test_describe_states_keys_rates_and_indexes():
 
 
 def _refusal(code, status=400, message="m."):
-    told = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    return ClientError(told, "X")
+    response = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(response, "X")
 
 
 @pytest.mark.parametrize(
@@ -240,14 +240,14 @@ def _refusal(code, status=400, message="m."):
         (ValueError("Invalid endpoint: x"), OptionError, "Invalid endpoint"),
     ],
 )
-def test_errors_say_what_to_do(error, kind, message):
-    """Every failure of AWS becomes one of our classes, with the action, the resource and the advice."""
+def test_errors_contain_advice(error, kind, message):
+    """Every failure of AWS becomes an error of ddbio with the action, the resource and the advice."""
     made = to_ddbio_error(error, action="s3:Do", resource="it")
     assert type(made) is kind
     assert message in str(made)
 
 
-def test_transient_is_what_another_try_may_mend():
+def test_transient_errors_may_succeed_on_a_retry():
     """Server errors and broken connections are transient, refusals are not."""
     assert is_transient(_refusal("InternalServerError", 500))
     assert is_transient(EndpointConnectionError(endpoint_url="http://x"))
@@ -255,14 +255,14 @@ def test_transient_is_what_another_try_may_mend():
 
 
 def test_region_comes_from_either_variable(monkeypatch):
-    """AWS_REGION serves where boto3's own variable is not set."""
+    """AWS_REGION is used if boto3's variable is not set."""
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     monkeypatch.setenv("AWS_REGION", "ap-south-1")
     assert ClientSpec().client("dynamodb", max_pool_connections=11).meta.region_name == "ap-south-1"
 
 
 def test_botocore_gets_the_clients_that_it_asks_for_credentials():
-    """A session knows every service that botocore itself calls for credentials, of SSO among them, and that we call."""
+    """A session has models of all services that botocore calls for credentials, including SSO, and that ddbio calls."""
     sources = "".join(map(inspect.getsource, (botocore.credentials, botocore.tokens)))
     asked = set(re.findall(r"(?:_client|client_creator|create_client)\(\s*['\"]([a-z-]+)['\"]", sources))
     session = client_module._botocore_session(None, "us-east-1")
@@ -277,11 +277,11 @@ ELSEWHERE = ["192.0.2.2", "10.0.0.1", "dynamodb", "host.docker.internal", "local
 @pytest.mark.parametrize("service", ["dynamodb", "dynamodbstreams", "s3", "glue", "kinesis", "cloudwatch", "pricing"])
 @pytest.mark.parametrize("source", ["option", "variable", "variable of the service", "profile", "session"])
 def test_plain_http_is_for_this_machine_only(service, source, monkeypatch, tmp_path):
-    """Wherever an endpoint comes from, whatever the service: the client is refused before it can sign anything."""
+    """For any source of an endpoint and any service, the client is refused before it can sign a request."""
     url = "http://192.0.2.2:8000"
-    given = {}
+    environment = {}
     if source == "option":
-        given["endpoint_url"] = url
+        environment["endpoint_url"] = url
     elif source == "variable":
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
     elif source == "variable of the service":
@@ -290,10 +290,10 @@ def test_plain_http_is_for_this_machine_only(service, source, monkeypatch, tmp_p
     elif source == "profile":
         (tmp_path / "config").write_text(f"[profile p]\nendpoint_url = {url}\n")
         monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-        given["profile"] = "p"
+        environment["profile"] = "p"
     else:
-        given |= {"session": LocalSession(boto3.Session("a", "b", region_name="eu-west-1")), "endpoint_url": url}
-    spec = ClientSpec(region="eu-west-1", **given)
+        environment |= {"session": LocalSession(boto3.Session("a", "b", region_name="eu-west-1")), "endpoint_url": url}
+    spec = ClientSpec(region="eu-west-1", **environment)
     with pytest.raises(OptionError, match=r"http://192\.0\.2\.2:8000 is plain HTTP.* set allow_http"):
         spec.client(service)
     assert dataclasses.replace(spec, allow_http=True).client(service).meta.endpoint_url == url
@@ -302,7 +302,7 @@ def test_plain_http_is_for_this_machine_only(service, source, monkeypatch, tmp_p
 @pytest.mark.parametrize("host", [*LOOPBACK, *ELSEWHERE])
 @pytest.mark.parametrize("scheme", ["http", "HTTP", "https"])
 def test_this_machine_is_known_by_the_host_itself(host, scheme):
-    """By an address of the loopback network or a name that cannot be another; no name is looked up."""
+    """It is an address of the loopback network or a name that is always local. No name is resolved."""
     url = f"{scheme}://{host}:8000/path"
     if scheme == "https" or host in LOOPBACK:
         check_endpoint(url, allow_http=False)
@@ -314,7 +314,7 @@ def test_this_machine_is_known_by_the_host_itself(host, scheme):
 
 @pytest.mark.parametrize("way", ["option", "profile", "web identity"])
 def test_no_credentials_are_exchanged_over_plain_http(way, monkeypatch, tmp_path):
-    """What signs in for a role, or gives a token for it, goes to no such endpoint either: the error names it."""
+    """Services that exchange credentials for a role are not called over plain HTTP either: the error names them."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", "http://192.0.2.2:9")
     role = "role_arn = arn:aws:iam::123456789012:role/r\n"
     (tmp_path / "token").write_text("eyJ.x.y")
@@ -322,8 +322,8 @@ def test_no_credentials_are_exchanged_over_plain_http(way, monkeypatch, tmp_path
     keys = "[profile s]\naws_access_key_id = a\naws_secret_access_key = b\n"
     (tmp_path / "config").write_text(f"{keys}[profile p]\n{role}{more.get(way, '')}")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    given = {"role_arn": "arn:aws:iam::123456789012:role/r"} if way == "option" else {"profile": "p"}
-    spec = ClientSpec("http://127.0.0.1:9", "eu-west-1", **given)
+    options = {"role_arn": "arn:aws:iam::123456789012:role/r"} if way == "option" else {"profile": "p"}
+    spec = ClientSpec("http://127.0.0.1:9", "eu-west-1", **options)
     with pytest.raises(OptionError, match=r"http://192\.0\.2\.2:9 is plain HTTP"):
         spec.client("dynamodb").list_tables()
 
@@ -334,10 +334,10 @@ SECRET = "SECRETVALUE"
 @pytest.mark.parametrize("role_arn", [None, "arn:aws:iam::123456789012:role/r"])
 @pytest.mark.parametrize("sign", ["\n", "\r\n", " ", "\t", "\x00", "\u00e9", "\u200b"])
 @pytest.mark.parametrize("part", ["access_key_id", "secret_access_key", "session_token"])
-def test_credentials_with_other_signs_are_refused_unseen(part, sign, role_arn):
-    """A line end behind a key, as files of secrets have it, is named, and nothing is sent; the value is not shown."""
-    given = {"access_key_id": "any", "secret_access_key": "any", "session_token": None, part: SECRET + sign}
-    spec = ClientSpec("http://127.0.0.1:1", "eu-west-1", role_arn=role_arn, credentials=Credentials(**given))
+def test_credentials_with_invalid_characters_are_refused(part, sign, role_arn):
+    """The error names a line end after a key, as in secret files, and nothing is sent. The value is not shown."""
+    keys = {"access_key_id": "any", "secret_access_key": "any", "session_token": None, part: SECRET + sign}
+    spec = ClientSpec("http://127.0.0.1:1", "eu-west-1", role_arn=role_arn, credentials=Credentials(**keys))
     with pytest.raises(AccessDeniedError, match=part.replace("_", " ")) as raised:
         spec.client("dynamodb")
     assert SECRET not in str(raised.value)
@@ -356,8 +356,8 @@ def test_credentials_with_other_signs_are_refused_unseen(part, sign, role_arn):
 )
 @pytest.mark.parametrize("kind", [HTTPClientError, EndpointConnectionError, CredentialRetrievalError, ValueError])
 def test_messages_of_libraries_show_no_secret(text, kind):
-    """Whatever error it is, values of headers and of signed URLs are left out."""
-    given = {HTTPClientError: {"error": text}, EndpointConnectionError: {"endpoint_url": text}}
-    given[CredentialRetrievalError] = {"provider": "p", "error_msg": text}
-    error = kind(**given[kind]) if kind in given else kind(text)
+    """Values of headers and of signed URLs are removed from any error."""
+    members = {HTTPClientError: {"error": text}, EndpointConnectionError: {"endpoint_url": text}}
+    members[CredentialRetrievalError] = {"provider": "p", "error_msg": text}
+    error = kind(**members[kind]) if kind in members else kind(text)
     assert SECRET not in str(to_ddbio_error(error, action="dynamodb:Scan", resource="t"))

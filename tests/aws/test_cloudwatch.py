@@ -1,4 +1,4 @@
-"""Metrics of CloudWatch, as moto answers."""
+"""Metrics of CloudWatch, answered by moto."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYS = Credentials("key", "secret")
 @pytest.fixture(scope="module")
 def endpoint():
     """Serve CloudWatch with a day of metrics of a table and of an index."""
-    # In a process of its own: moto's import puts a handler into every client of this one.
+    # In a separate process, because moto's import adds a handler to every client of its process.
     with MotoServer() as server:
         put_metrics(server.endpoint_url)
         yield server.endpoint_url
@@ -47,20 +47,20 @@ def put_metrics(url):
 
 
 def test_metrics_of_a_table_and_an_index(endpoint):
-    """Sums of what was consumed, means of what is provisioned, each by its time; what nobody counted is empty."""
+    """Consumption is summed and provisioned capacity averaged, each by time. Metrics without data are empty."""
     spec = ClientSpec(endpoint_url=endpoint, region="us-east-1", credentials=KEYS)
     window = (NOW - timedelta(days=2), NOW)
     wanted = ["ConsumedWriteCapacityUnits", "ProvisionedWriteCapacityUnits", "ReadThrottleEvents"]
-    found = read_metrics(spec, "flights", None, wanted, window, 3600)
-    assert found["ConsumedWriteCapacityUnits"][NOW - timedelta(hours=3)] == 3 * 3600.0
-    assert set(found["ProvisionedWriteCapacityUnits"].values()) == {100.0}
-    assert found["ReadThrottleEvents"] == {}
+    metrics = read_metrics(spec, "flights", None, wanted, window, 3600)
+    assert metrics["ConsumedWriteCapacityUnits"][NOW - timedelta(hours=3)] == 3 * 3600.0
+    assert set(metrics["ProvisionedWriteCapacityUnits"].values()) == {100.0}
+    assert metrics["ReadThrottleEvents"] == {}
     index = read_metrics(spec, "flights", "by-date", wanted[:1], window, 3600)
     assert sum(index["ConsumedWriteCapacityUnits"].values()) == 24 * 7.0
 
 
 def test_advice_counts_changes_by_consumed_units(endpoint, tmp_path):
-    """The write units of 14 days, over what a write of the mean item costs."""
+    """The rate is the write units of 14 days divided by the cost of writing the mean item."""
     with FakeDynamoDB() as fake:
         fake.load("flights", b'{"pk":{"S":"a"}}\n', "pk:S")
         options = {"endpoint_url": fake.endpoint_url, "cloudwatch_endpoint_url": endpoint, "credentials": KEYS}
@@ -69,7 +69,7 @@ def test_advice_counts_changes_by_consumed_units(endpoint, tmp_path):
 
 
 def test_capacity_of_a_table_by_its_metrics(endpoint):
-    """What CloudWatch has counted of a table and its index, hour by hour, makes a plan; without metrics none."""
+    """Hourly metrics of a table and its index make a plan. Without metrics there is none."""
     with FakeDynamoDB() as fake:
         at = {"endpoint_url": fake.endpoint_url, "cloudwatch_endpoint_url": endpoint}
         options = {**at, "region": "us-east-1", "credentials": KEYS}
@@ -92,8 +92,8 @@ def test_capacity_of_a_table_by_its_metrics(endpoint):
         fake.load("others", b'{"pk":{"S":"a"}}\n', "pk:S")
         with pytest.raises(NotFoundError, match="counted nothing"):
             ddbio.plan_capacity("others", **options)
-    found = {(each.name, each.what): each for each in plan.needs}
-    writes = found["table", "writes"]
+    needs = {(need.name, need.what): need for need in plan.needs}
+    writes = needs["table", "writes"]
     assert (plan.period_seconds, writes.peak, writes.provisioned, writes.headroom) == (3600, 24, 100, 0.76)
-    assert found["by-date", "writes"].peak == pytest.approx(7 / 3600, abs=1e-3)
-    assert found["by-date", "writes"].provisioned == 9
+    assert needs["by-date", "writes"].peak == pytest.approx(7 / 3600, abs=1e-3)
+    assert needs["by-date", "writes"].provisioned == 9

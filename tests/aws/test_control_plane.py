@@ -8,7 +8,7 @@ from ddbio.errors import ServiceError
 
 
 def test_an_operation_that_boto3_does_not_know_is_named():
-    """A library older than the operation is no crash: the message names both, and what to do."""
+    """With a library older than the operation, the message names both, with advice."""
     spec = ClientSpec(endpoint_url="http://127.0.0.1:1", region="eu-west-1")
     with pytest.raises(ServiceError, match=r"botocore \S+ does not know dynamodb:BrewCoffee: install a newer boto3"):
         call(spec, "BrewCoffee", "table 'orders'", {})

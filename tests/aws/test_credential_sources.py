@@ -1,4 +1,4 @@
-"""Credentials of SSO, an instance, a container, a process: fetched once, refreshed once, and clear errors."""
+"""Credentials of SSO, an instance, a container, a process: fetched once, refreshed once, with clear errors."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ BROKEN = {
 
 
 class Source:
-    """A source of credentials: how often it was asked for keys, and what it answers instead of them.
+    """Source of credentials: its number of requests, and its failure.
 
-    Its servers take any request that the kinds of sources need, so that one of them serves all.
+    Its servers accept the requests of all kinds of sources, so that one server is enough.
     """
 
     def __init__(self, kind, folder):
@@ -49,7 +49,7 @@ class Source:
         self.life = timedelta(hours=6)
 
     def keys(self):
-        """Return new keys, each pair with a name of its own."""
+        """Return new keys. Each pair has a unique name."""
         self.fetches += 1
         return {
             "AccessKeyId": f"AK{self.fetches}",
@@ -58,7 +58,7 @@ class Source:
         }
 
     def respond(self, path, headers):
-        """Return the status and the text for a request."""
+        """Return the status and the text of the response to a request."""
         if path == "/latest/api/token":
             return (403, "") if self.kind == "imdsv1" else (200, "imds-token")
         if path == "/token":
@@ -69,7 +69,7 @@ class Source:
         return BROKEN[self.broken] if self.broken else (200, self.grant(path, headers))
 
     def grant(self, path, headers):
-        """Return new keys as such a source does."""
+        """Return new keys in the format of such a source."""
         keys = self.keys()
         if self.kind == "imdsv2":
             assert headers["x-aws-ec2-metadata-token"] == "imds-token"
@@ -95,13 +95,13 @@ print(json.dumps({{"Version": 1, "SessionToken": "t", **json.loads(found)}}) if 
 
 @pytest.fixture(params=SOURCES)
 def source(request, monkeypatch, tmp_path):
-    """Return a source that is the only one this process finds."""
-    found = Source(request.param, tmp_path)
+    """Return a source that is the only one of this process."""
+    new_source = Source(request.param, tmp_path)
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             self.rfile.read(int(self.headers.get("content-length", 0)))
-            status, text = found.respond(self.path.partition("?")[0], self.headers)
+            status, text = new_source.respond(self.path.partition("?")[0], self.headers)
             self.send_response(status)
             self.send_header("content-length", str(len(text)))
             self.end_headers()
@@ -110,7 +110,7 @@ def source(request, monkeypatch, tmp_path):
         do_PUT = do_POST = do_GET  # noqa: N815
 
         def log_message(self, *_):
-            """Say nothing."""
+            """Log nothing."""
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
@@ -118,7 +118,7 @@ def source(request, monkeypatch, tmp_path):
     url = f"http://127.0.0.1:{server.server_port}"
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-    # So that nothing is cached of another test.
+    # Ignore caches of other tests.
     monkeypatch.setenv("AWS_TEST", str(tmp_path))
     monkeypatch.setattr(retrying.time, "sleep", lambda _: None)
     if request.param.startswith("imds"):
@@ -131,36 +131,36 @@ def source(request, monkeypatch, tmp_path):
         monkeypatch.setattr(ContainerMetadataFetcher, "SLEEP_TIME", 0)
         monkeypatch.setattr(ContainerMetadataFetcher, "TIMEOUT_SECONDS", 100)
     else:
-        _write_profile(found, url, monkeypatch)
-    yield found
+        _write_profile(new_source, url, monkeypatch)
+    yield new_source
     server.shutdown()
     thread.join()
     server.server_close()
     client_module._client.cache_clear()
 
 
-def _write_profile(found, url, monkeypatch):
+def _write_profile(source, url, monkeypatch):
     lines = {
-        "process": [f"credential_process = {sys.executable} -SsE {found.folder / 'process.py'}"],
+        "process": [f"credential_process = {sys.executable} -SsE {source.folder / 'process.py'}"],
         "sso": ["sso_start_url = https://start", "sso_region = eu-west-1"],
         "sso-session": ["sso_session = corp"],
-    }[found.kind]
-    if found.kind != "process":
+    }[source.kind]
+    if source.kind != "process":
         lines += ["sso_account_id = 111122223333", "sso_role_name = reader"]
     session = "\n[sso-session corp]\nsso_region = eu-west-1\nsso_start_url = https://start\n"
-    (found.folder / "config").write_text("[default]\nregion = eu-west-1\n" + "\n".join(lines) + session)
-    (found.folder / "process.py").write_text(PROCESS.format(url=url))
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(found.folder / "config"))
+    (source.folder / "config").write_text("[default]\nregion = eu-west-1\n" + "\n".join(lines) + session)
+    (source.folder / "process.py").write_text(PROCESS.format(url=url))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(source.folder / "config"))
     monkeypatch.setenv("AWS_ENDPOINT_URL_SSO", url)
     monkeypatch.setenv("AWS_ENDPOINT_URL_SSO_OIDC", url)
-    monkeypatch.setattr(botocore.credentials.SSOProvider, "_SSO_TOKEN_CACHE_DIR", str(found.folder))
-    monkeypatch.setattr(botocore.tokens.SSOTokenProvider, "_SSO_TOKEN_CACHE_DIR", str(found.folder))
-    _log_in(found, timedelta(hours=8) if found.kind == "sso" else timedelta(minutes=1))
+    monkeypatch.setattr(botocore.credentials.SSOProvider, "_SSO_TOKEN_CACHE_DIR", str(source.folder))
+    monkeypatch.setattr(botocore.tokens.SSOTokenProvider, "_SSO_TOKEN_CACHE_DIR", str(source.folder))
+    _log_in(source, timedelta(hours=8) if source.kind == "sso" else timedelta(minutes=1))
 
 
-def _log_in(found, life):
-    """Leave what ``aws sso login`` leaves; the token of a session can be refreshed."""
-    name = hashlib.sha1(b"https://start" if found.kind == "sso" else b"corp").hexdigest()
+def _log_in(source, life):
+    """Write the files of ``aws sso login``. The token of a session can be refreshed."""
+    name = hashlib.sha1(b"https://start" if source.kind == "sso" else b"corp").hexdigest()
     until = (datetime.now(UTC) + life).strftime("%Y-%m-%dT%H:%M:%SZ")
     token = {"startUrl": "https://start", "region": "eu-west-1", "accessToken": "token", "expiresAt": until}
     refreshable = {
@@ -169,7 +169,7 @@ def _log_in(found, life):
         "clientSecret": "s",
         "registrationExpiresAt": "2099-01-01T00:00:00Z",
     }
-    (found.folder / f"{name}.json").write_text(json.dumps(token if found.kind == "sso" else {**token, **refreshable}))
+    (source.folder / f"{name}.json").write_text(json.dumps(token if source.kind == "sso" else {**token, **refreshable}))
 
 
 def _credentials(client):
@@ -177,14 +177,14 @@ def _credentials(client):
 
 
 def _expire(client, seconds):
-    """Let the keys of a client end after some seconds, and what SSO's source of them keeps as well."""
+    """Let the keys of a client expire after some seconds, and also the cache of SSO's source."""
     held = _credentials(client)
     held._expiry_time = datetime.now(UTC) + timedelta(seconds=seconds)
     getattr(getattr(held._refresh_using.fetch, "__self__", None), "_cache", {}).clear()
 
 
 def test_keys_are_fetched_once_for_all_clients(source):
-    """All clients of a process, for whatever service and number of connections, share what was fetched once."""
+    """All clients of a process, for any service and number of connections, share the same fetched keys."""
     spec = ClientSpec(region="eu-west-1")
     clients = [spec.client("dynamodb"), spec.client("dynamodb", 32), spec.client("s3"), spec.client("cloudwatch")]
     assert {_credentials(client).get_frozen_credentials().access_key for client in clients} == {"AK1"}
@@ -192,7 +192,7 @@ def test_keys_are_fetched_once_for_all_clients(source):
 
 
 def test_keys_are_refreshed_once_for_all_lanes(source, monkeypatch):
-    """Lanes that all find their keys about to expire have them fetched once, and go on with the new ones."""
+    """Lanes with expiring keys fetch them once, and continue with the new ones."""
     with ScriptedServer(*[answer()] * 2) as server, opened(monkeypatch, "light", server.url) as pages:
         scan = {"TableName": "t", "Segment": 0, "TotalSegments": 1}
         pages.read("Scan", scan)
@@ -205,33 +205,33 @@ def test_keys_are_refreshed_once_for_all_lanes(source, monkeypatch):
 
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_source_that_fails_is_an_error_before_anything_is_read(source, broken):
-    """Whatever a source answers instead of keys, the error is about credentials, in words, and no traceback."""
+    """Any failure of a source is a readable error about credentials without a traceback."""
     source.broken = broken
     with pytest.raises(AccessDeniedError, match=r"credentials|aws sso login"):
         ddbio.read_table("t", endpoint_url="http://127.0.0.1:1")
 
 
 class Mending(RetryPolicy):
-    """Pause without waiting; mend the source before the third attempt."""
+    """Pause that does not wait, and repairs the source before the third attempt."""
 
     source: Source
 
     def pause(self, attempt):
-        """Return at once."""
+        """Return immediately."""
         if attempt:
             self.source.broken, self.source.life = None, timedelta(hours=6)
 
 
 @pytest.mark.parametrize("broken", [*BROKEN, "expired"])
 def test_a_refresh_that_fails_is_waited_for_within_the_deadline(source, broken, monkeypatch):
-    """A lane whose keys cannot be refreshed goes on when they can, and is charged nothing; else it ends in time."""
+    """A lane whose keys cannot be refreshed continues when they can, and is charged nothing; else it ends in time."""
     request, budget = ReadRequest("t"), LocalBudget(None)
     with ScriptedServer() as server, opened(monkeypatch, "light", server.url) as pages:
         next(scan_pages(pages, request, budget, RetryPolicy(60.0, threading.Event())))
         source.broken, source.life = broken, timedelta(minutes=-20) if broken == "expired" else source.life
         _expire(pages._client, -1)
         if not (broken == "expired" and source.kind.startswith("imds")):
-            # botocore goes on with the instance's old keys for some minutes, as all of AWS's SDKs do.
+            # botocore uses the old keys of an instance for some minutes, as all SDKs of AWS do.
             with pytest.raises(EndpointError, match=r"credentials.* gave up after"):
                 list(scan_pages(pages, request, budget, RetryPolicy(-1.0, threading.Event())))
         Mending.source = source
@@ -241,8 +241,8 @@ def test_a_refresh_that_fails_is_waited_for_within_the_deadline(source, broken, 
 
 
 @pytest.mark.parametrize("source", ["sso"], indirect=True)
-def test_a_login_that_ended_is_said_at_once(source):
-    """Nobody waits for a person: when the login of SSO has expired the job ends, and says what to do."""
+def test_an_expired_login_is_an_immediate_error(source):
+    """The job does not wait for a person: when the login of SSO has expired, it ends with advice."""
     _log_in(source, timedelta(hours=-1))
     with pytest.raises(AccessDeniedError, match="aws sso login"):
         ddbio.read_table("t", endpoint_url="http://127.0.0.1:1")

@@ -1,4 +1,4 @@
-"""The probe of an endpoint: addresses, clocks and proxies; TLS is in ``test_transport_tls.py``."""
+"""The probe of an endpoint: addresses, clocks and proxies. TLS is in ``test_transport_tls.py``."""
 
 import time
 from email.utils import formatdate
@@ -29,8 +29,8 @@ from tests.aws.scripted import ScriptedServer, answer, hang_up, speak, stall
         ((), ""),
     ],
 )
-def test_where_addresses_lie(addresses, network):
-    """They are told by their ranges, of both versions."""
+def test_networks_of_addresses(addresses, network):
+    """Addresses of both versions are classified by their ranges."""
     assert Reach("", None, addresses, None, 0.0).network == network
 
 
@@ -48,7 +48,7 @@ def test_where_addresses_lie(addresses, network):
     ],
 )
 def test_endpoints_of_aws(url, is_aws):
-    """They are known by the end of their names."""
+    """Endpoints of AWS are recognized by the end of their names."""
     assert is_of_aws(url) is is_aws
 
 
@@ -57,17 +57,17 @@ def test_endpoints_of_aws(url, is_aws):
     [(0, 0, 0), (120, 117, 120), (-120, -120, -117), (1e7, 1e7 - 3, 1e7), (-1e7, -1e7, 3 - 1e7)],
 )
 def test_how_far_the_clocks_are_apart(monkeypatch, offset, least, most):
-    """It is what the date says beyond its own second and the time that the request took."""
+    """The difference excludes the date's own second and the duration of the request."""
     now = time.time()
     monkeypatch.setattr(endpoint_probe, "time", SimpleNamespace(time=lambda: now, monotonic=time.monotonic))
     with ScriptedServer(answer(headers={"Date": formatdate(now + offset, usegmt=True)})) as server:
-        found = reach(ClientSpec(endpoint_url=server.url), "dynamodb")
-    assert (found.network, found.tls_version) == ("this machine", None)
-    assert least <= found.ahead_seconds <= most
+        probed = reach(ClientSpec(endpoint_url=server.url), "dynamodb")
+    assert (probed.network, probed.tls_version) == ("this machine", None)
+    assert least <= probed.ahead_seconds <= most
 
 
 def test_a_slow_answer_is_no_skew(monkeypatch):
-    """A date of any time between the request and the end of its response fits."""
+    """A date between the request and the end of its response is no difference."""
     ticks = iter([100.0, 160.0])
     monkeypatch.setattr(endpoint_probe, "time", SimpleNamespace(time=time.time, monotonic=lambda: next(ticks)))
     with ScriptedServer(answer(headers={"Date": formatdate(time.time() + 50, usegmt=True)})) as server:
@@ -76,13 +76,13 @@ def test_a_slow_answer_is_no_skew(monkeypatch):
 
 @pytest.mark.parametrize("date", [None, "yesterday"])
 def test_an_answer_without_a_date(date):
-    """What cannot be compared is not known."""
+    """Without a date the difference is unknown."""
     with ScriptedServer(answer(headers={"Date": date})) as server:
         assert reach(ClientSpec(endpoint_url=server.url), "dynamodb").ahead_seconds is None
 
 
 def test_the_fake_is_probed_without_a_request_to_its_tables():
-    """The probe is the service's check of its health, which is neither signed nor counted."""
+    """The probe is the service's health check, which is neither signed nor counted."""
     with FakeDynamoDB() as fake:
         assert reach(ClientSpec(endpoint_url=fake.endpoint_url), "dynamodb").ahead_seconds == 0
         assert fake.requests() == {}
@@ -106,7 +106,7 @@ def test_what_does_not_speak_http_is_an_error(step, message):
     ],
 )
 def test_an_endpoint_that_is_not_there(url, message):
-    """A name without an address is told from a port that nobody listens on."""
+    """A name without an address is distinguished from a closed port."""
     with pytest.raises(EndpointError, match=message):
         reach(ClientSpec(endpoint_url=url), "dynamodb")
 
@@ -126,7 +126,7 @@ def test_an_endpoint_that_is_not_there(url, message):
     ],
 )
 def test_the_endpoint_is_the_one_that_requests_go_to(monkeypatch, variables, host):
-    """It is that of the account, if the credentials tell the account."""
+    """It is the endpoint of the account, if the credentials contain the account."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     asked = []
@@ -137,9 +137,9 @@ def test_the_endpoint_is_the_one_that_requests_go_to(monkeypatch, variables, hos
 
 
 def test_a_proxy_is_asked_instead(monkeypatch):
-    """Behind a proxy the clocks are compared through it; its password is not told."""
+    """With a proxy the clocks are compared through it. Its password is not shown."""
     with ScriptedServer(answer()) as proxy:
         monkeypatch.setenv("HTTP_PROXY", f"http://user:secret@127.0.0.1:{proxy.port}")
-        found = reach(ClientSpec(endpoint_url="http://dynamodb.example.org", allow_http=True), "dynamodb")
-        assert found == Reach("http://dynamodb.example.org", f"127.0.0.1:{proxy.port}", (), None, 0.0)
+        probed = reach(ClientSpec(endpoint_url="http://dynamodb.example.org", allow_http=True), "dynamodb")
+        assert probed == Reach("http://dynamodb.example.org", f"127.0.0.1:{proxy.port}", (), None, 0.0)
         assert proxy.requests[0].headers["host"] == "dynamodb.example.org"

@@ -1,4 +1,4 @@
-"""What every source of pages must do, over the light transport and over botocore."""
+"""Requirements of every source of pages, for the light transport and for botocore."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def source_of(kind, monkeypatch):
 
 
 def test_a_page_is_the_bytes_that_came(source_of):
-    """Items stay bytes, counts and capacity are read, requests are signed and go over one connection."""
+    """Items stay bytes, counts and capacity are parsed, requests are signed and use one connection."""
     with ScriptedServer() as server, source_of(server) as source:
         pages = [source.read("Scan", SCAN), source.read("Scan", SCAN), source.read("Scan", SCAN)]
         assert source.endpoint_url == server.url
@@ -63,8 +63,8 @@ def test_a_page_is_the_bytes_that_came(source_of):
     assert all(request.headers["host"] == server.url.removeprefix("http://") for request in server.requests)
 
 
-def test_parameters_reach_the_service_as_they_are_meant(source_of):
-    """A page's own key is sent back byte for byte, binary keys too; bytes in expressions become base64."""
+def test_parameters_reach_the_service_correctly(source_of):
+    """A page's key is sent back byte for byte, including binary keys. Bytes in expressions become base64."""
     key = {"b": {"B": "AAH/"}, "s": {"S": "é\u2028\\"}, "n": {"N": "1"}}
     values = {":v": {"B": b"\x00\x01\xff"}}
     asked = {**SCAN, "ConsistentRead": True, "ExpressionAttributeValues": values, "ExclusiveStartKey": key}
@@ -76,20 +76,20 @@ def test_parameters_reach_the_service_as_they_are_meant(source_of):
 
 
 def test_whole_tables_are_paged(source_of):
-    """Binary keys carry a scan from page to page to the end of a table."""
+    """A scan with binary keys continues from page to page to the end of a table."""
     items = [json.dumps({"id": {"B": f"{number:04d}"}}).encode() for number in range(50)]
-    found = []
+    received = []
     with FakeDynamoDB() as fake:
         fake.load("table", items, "id:B")
         with source_of(fake) as source:
             start: dict[str, object] = {}
             while True:
                 page = source.read("Scan", {**SCAN, "Limit": 7, **start})
-                found += json.loads(page.items)["Items"]
+                received += json.loads(page.items)["Items"]
                 if page.last_evaluated_key is None:
                     break
                 start = {"ExclusiveStartKey": page.last_evaluated_key}
-    assert sorted(json.dumps(item).encode() for item in found) == items
+    assert sorted(json.dumps(item).encode() for item in received) == items
 
 
 def test_a_session_token_is_sent_and_signed(source_of, monkeypatch):
@@ -104,7 +104,7 @@ def test_a_session_token_is_sent_and_signed(source_of, monkeypatch):
 
 
 def test_refreshed_credentials_sign_the_next_request(source_of, monkeypatch):
-    """Keys about to expire are renewed between requests, and each request is signed by the keys of its moment."""
+    """Expiring keys are refreshed between requests, and each request is signed with the current keys."""
     numbers = iter(range(1, 100))
 
     def refreshed() -> dict[str, str]:
@@ -134,7 +134,7 @@ def test_refreshed_credentials_sign_the_next_request(source_of, monkeypatch):
 
 
 def test_without_credentials_nothing_is_sent(source_of, monkeypatch):
-    """Missing credentials are botocore's error, raised before a connection is made."""
+    """Missing credentials are botocore's error, raised before a connection is opened."""
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with ScriptedServer() as server, source_of(server) as source, pytest.raises(NoCredentialsError):
@@ -164,7 +164,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("step", BROKEN.values(), ids=BROKEN.keys())
 def test_a_broken_answer_is_transient_and_leaves_no_trace(source_of, step):
-    """A broken answer is an error that is_transient knows; the same source then answers as if nothing had been."""
+    """A broken response is a transient error. The same source then answers normally."""
     with ScriptedServer(step) as server, source_of(server) as source:
         with pytest.raises((ClientError, BotoCoreError)) as raised:
             source.read("Scan", SCAN)
@@ -172,8 +172,8 @@ def test_a_broken_answer_is_transient_and_leaves_no_trace(source_of, step):
         assert read_at_last(source, "Scan", SCAN).count == 1
 
 
-def test_a_wrong_checksum_is_told(source_of):
-    """The error names both checksums."""
+def test_a_wrong_checksum_is_an_error(source_of):
+    """The error contains both checksums."""
     broken = answer(headers={"x-amz-crc32": "12"})
     with (
         ScriptedServer(broken) as server,
@@ -184,13 +184,13 @@ def test_a_wrong_checksum_is_told(source_of):
 
 
 def test_no_checksum_is_no_error(source_of):
-    """Endpoints that state no checksum are believed."""
+    """A response without a checksum is accepted."""
     with ScriptedServer(answer(headers={"x-amz-crc32": None})) as server, source_of(server) as source:
         assert source.read("Scan", SCAN).count == 1
 
 
 def test_a_verified_body_that_is_no_page_is_a_decode_error(source_of):
-    """What the service meant to send but is no page is not asked again."""
+    """A verified body that is not a page is not requested again."""
     with ScriptedServer(answer(b'{"Items":7}')) as server, source_of(server) as source, pytest.raises(DecodeError):
         source.read("Scan", SCAN)
 
@@ -207,7 +207,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("step", SHAPES.values(), ids=SHAPES.keys())
 def test_every_legal_shape_of_an_answer_is_read(source_of, step):
-    """Stand-ins answer chunked, without a length or by HTTP/1.0; the next request is not disturbed."""
+    """Fakes answer chunked, without a length or by HTTP/1.0. The next request works."""
     with ScriptedServer(step) as server, source_of(server) as source:
         assert [source.read("Scan", SCAN).items, source.read("Scan", SCAN).items] == [
             b'{"Items":[{"id":{"S":"a"}}]}'
@@ -215,23 +215,23 @@ def test_every_legal_shape_of_an_answer_is_read(source_of, step):
 
 
 def test_an_idle_connection_that_was_closed_is_replaced(source_of):
-    """A server may close an idle connection at any time: the next request notices, or is sent again."""
+    """A server may close an idle connection at any time: the next request detects it, or is sent again."""
     with ScriptedServer(answer(stays_open=False)) as server, source_of(server) as source:
         assert source.read("Scan", SCAN).count == 1
-        server.wait_until_idle()  # botocore notices only what has arrived
+        server.wait_until_idle()  # botocore detects only received bytes
         assert source.read("Scan", SCAN).count == 1
     assert [request.connection for request in server.requests] == [1, 2]
 
 
 def test_bytes_nobody_asked_for_are_never_an_answer(source_of):
-    """What a server says on an idle connection, like a load balancer's 408, is not taken for the next answer."""
+    """Bytes on an idle connection, such as a load balancer's 408, are not read as the next response."""
     timeout = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"
     with ScriptedServer(answer(after=timeout)) as server, source_of(server) as source:
         assert [source.read("Scan", SCAN).count, source.read("Scan", SCAN).count] == [1, 1]
 
 
 def test_silence_is_a_read_timeout(source_of):
-    """A server that says nothing is given up after the read timeout."""
+    """A server that does not answer is given up after the read timeout."""
     with ScriptedServer(stall) as server, source_of(server, read_timeout_seconds=0.2) as source:
         with pytest.raises(ReadTimeoutError) as raised:
             source.read("Scan", SCAN)
@@ -240,7 +240,7 @@ def test_silence_is_a_read_timeout(source_of):
 
 
 def test_a_closed_port_is_an_endpoint_connection_error(source_of):
-    """Where nobody listens the error is botocore's."""
+    """For a closed port the error is that of botocore."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     server = ScriptedServer()
@@ -282,7 +282,7 @@ ERRORS: dict[str, tuple[Step, int, str, list[str]]] = {
 
 @pytest.mark.parametrize(("step", "status", "code", "reasons"), ERRORS.values(), ids=ERRORS.keys())
 def test_refusals_are_what_botocore_makes_of_them(source_of, step, status, code, reasons):
-    """Code, status and throttling reasons of a refusal are where the retry policy looks for them; it is asked once."""
+    """Code, status and throttling reasons of a refusal are in the expected members. It is requested once."""
     with ScriptedServer(step) as server, source_of(server) as source, pytest.raises(ClientError) as raised:
         source.read("Scan", SCAN)
     assert error_code(raised.value) == code
@@ -294,7 +294,7 @@ def test_refusals_are_what_botocore_makes_of_them(source_of, step, status, code,
 
 @pytest.mark.parametrize("step", [case[0] for case in ERRORS.values()], ids=ERRORS.keys())
 def test_both_sources_raise_the_same_error(monkeypatch, step):
-    """Class and parsed response of an error are equal, member for member, but for botocore's count of retries."""
+    """Class and parsed response of an error are equal, except botocore's count of retries."""
     raised = []
     for kind in ("light", "botocore"):
         with ScriptedServer(step) as server, opened(monkeypatch, kind, server.url) as source:
@@ -307,5 +307,5 @@ def test_both_sources_raise_the_same_error(monkeypatch, step):
     for response in (light, theirs):
         response["ResponseMetadata"]["HTTPHeaders"].pop("date")
     assert light == theirs
-    # The classes are made anew for each client.
+    # The classes are recreated for each client.
     assert type(raised[0]).__name__ == type(raised[1]).__name__

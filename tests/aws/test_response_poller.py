@@ -1,4 +1,4 @@
-"""The wait for the first of many responses, by the way of Linux and by that of other systems."""
+"""The poller of many responses, on Linux and on other systems."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ddbio.aws.connection_pool import ResponsePoller
 
 
 class Link:
-    """A connection: what one end sends, the other receives."""
+    """Connection whose one end receives the bytes of the other."""
 
     def __init__(self):
         self.own, self.far = socket.socketpair()
@@ -25,7 +25,7 @@ class Link:
 
 
 class Pending:
-    """A request over a connection."""
+    """Request over a connection."""
 
     expires_at = float("inf")
 
@@ -33,11 +33,11 @@ class Pending:
         self.link = link
 
     def fileno(self):
-        """Return what can be read when the response is there."""
+        """Return the descriptor that becomes readable with the response."""
         return self.link.own.fileno()
 
     def respond(self):
-        """Let the response come."""
+        """Send the response."""
         self.link.far.send(b"!")
 
     def result(self):
@@ -57,8 +57,8 @@ def poller(request, monkeypatch):
     made.close()
 
 
-def test_each_response_of_a_connection_is_told_once(poller):
-    """A connection that carries one request after the other is waited for again and again."""
+def test_each_response_of_a_connection_is_reported_once(poller):
+    """A connection with consecutive requests is watched again for each."""
     link, quiet = Link(), Link()
     poller.add(Pending(quiet))
     for _ in range(3):
@@ -73,7 +73,7 @@ def test_each_response_of_a_connection_is_told_once(poller):
 
 
 def test_another_connection_may_have_the_number_of_a_closed_one(poller):
-    """The system gives the number of a closed descriptor to the next one: its response is told all the same."""
+    """The system reuses the number of a closed descriptor: the response of the new one is reported."""
     first = Link()
     number = first.own.fileno()
     pending = Pending(first)
@@ -85,9 +85,9 @@ def test_another_connection_may_have_the_number_of_a_closed_one(poller):
     if second.far.fileno() == number:
         second.own, second.far = second.far, second.own
     elif second.own.fileno() != number:
-        given = second.own.detach()
-        os.dup2(given, number)
-        os.close(given)
+        descriptor = second.own.detach()
+        os.dup2(descriptor, number)
+        os.close(descriptor)
         second.own = socket.socket(fileno=number)
     other = Pending(second)
     poller.add(other)
@@ -98,7 +98,7 @@ def test_another_connection_may_have_the_number_of_a_closed_one(poller):
 
 
 def test_the_end_of_an_idle_connection_is_no_response(poller):
-    """What comes when no request waits is not told, and does not hide what comes later."""
+    """Bytes without a pending request are not reported, and do not hide later ones."""
     idle, busy = Link(), Link()
     pending = Pending(idle)
     poller.add(pending)
@@ -110,13 +110,13 @@ def test_the_end_of_an_idle_connection_is_no_response(poller):
     poller.add(other)
     assert poller.wait(0.01) == []
     other.respond()
-    assert [each for _ in range(2) for each in poller.wait(0.01)] == [other]
+    assert [pending for _ in range(2) for pending in poller.wait(0.01)] == [other]
     idle.close()
     busy.close()
 
 
 def test_a_wait_is_ended_by_another_thread_each_time(poller):
-    """A wake that came before a wait ends it at once, and only that one."""
+    """A wake before a wait ends that wait immediately, and only that one."""
     link = Link()
     poller.add(Pending(link))
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Requests to S3's own endpoints, as they arrive at a server behind a proxy that all host names lead to."""
+"""Requests to S3's endpoints, received by a server with a proxy for all host names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CASES = [
     ("eu-west-1", {}, POINT, "lake-123456789012.s3-accesspoint.eu-west-1.amazonaws.com"),
     ("eu-west-1", DUAL, POINT, "lake-123456789012.s3-accesspoint.dualstack.eu-west-1.amazonaws.com"),
     ("eu-west-1", {}, "lake-abc-s3alias", "lake-abc-s3alias.s3.eu-west-1.amazonaws.com"),
-    # A name with dots is part of no certificate: it stays in the path.
+    # A name with dots matches no certificate: it stays in the path.
     ("eu-west-1", {}, "lake.of.data", "s3.eu-west-1.amazonaws.com"),
     ("cn-north-1", {}, "lake", "lake.s3.cn-north-1.amazonaws.com.cn"),
     ("eu-west-1", {}, OUTPOST, "lake-123456789012.op-01234567890123456.s3-outposts.eu-west-1.amazonaws.com"),
@@ -46,12 +46,12 @@ CASES = [
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answer CONNECT by becoming the server of any host, and everything else with nothing; keep what came."""
+    """Server of any host after CONNECT, which records requests and returns empty responses."""
 
     protocol_version = "HTTP/1.1"
 
     def do_CONNECT(self):
-        """Go on in TLS."""
+        """Continue in TLS."""
         self.send_response(200)
         self.end_headers()
         self.connection = self.server.tls.wrap_socket(self.connection, server_side=True)
@@ -59,7 +59,7 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile, self.wfile = self.connection.makefile("rb"), self.connection.makefile("wb", buffering=0)
 
     def do_PUT(self):
-        """Keep a request."""
+        """Record a request."""
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         self.server.seen.append((self.command, self.path, dict(self.headers.items()), body))
         self.send_response(200)
@@ -67,12 +67,12 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def finish(self):
-        """Close what TLS was put around."""
+        """Close the socket inside TLS."""
         super().finish()
         self.connection.close()
 
     def log_message(self, *_):
-        """Write nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def server(tmp_path_factory):
 
 
 def signature_of(method, path, headers, scope, names):
-    """Return the signature of a request, computed by the text of Signature Version 4 alone."""
+    """Return the signature of a request, computed only from the specification of Signature Version 4."""
     lower = {name.lower(): " ".join(value.split()) for name, value in headers.items()}
     parts = urlsplit(path)
     query = "&".join(f"{quote(n, safe='~')}={quote(v, safe='~')}" for n, v in sorted(parse_qsl(parts.query, True)))
@@ -126,10 +126,10 @@ def signature_of(method, path, headers, scope, names):
 
 
 def scope_and_host(request):
-    """Check a request's signature; return its scope without the day, its host and its path."""
+    """Check a request's signature. Return its scope without the day, its host and its path."""
     method, path, headers, _ = request
     credential, names, signature = (
-        each.partition("=")[2] for each in headers["Authorization"].removeprefix("AWS4-HMAC-SHA256 ").split(", ")
+        part.partition("=")[2] for part in headers["Authorization"].removeprefix("AWS4-HMAC-SHA256 ").split(", ")
     )
     scope = credential.partition("/")[2]
     assert "host" in names.split(";")
@@ -139,9 +139,9 @@ def scope_and_host(request):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[3])
 def test_requests_arrive_where_botocores_do(monkeypatch, tmp_path, server, case):
-    """Host, path, region and service are those of botocore's own call, and the signature that arrives covers them.
+    """Host, path, region and service are those of botocore's call, and the received signature covers them.
 
-    What is no variable is written into the profile: how buckets are addressed, and which endpoint serves them.
+    Settings without a variable are written into the profile: the addressing of buckets, and the endpoint.
     """
     (proxy, ca), (region, environment, bucket, host) = server, case
     in_profile = {name: value for name, value in environment.items() if name.islower()}
@@ -174,5 +174,5 @@ def test_requests_arrive_where_botocores_do(monkeypatch, tmp_path, server, case)
     in_path = bucket not in host and "accesspoint" not in bucket
     path = f"/{bucket}/a%20b/note%2B1" if in_path else "/a%20b/note%2B1"
     assert ours == ([region, "s3-outposts" if bucket == OUTPOST else "s3", "aws4_request"], host, path)
-    # At a store of another kind ddbio takes the path and botocore the host, unless the profile says.
+    # For another kind of store ddbio uses the path and botocore the host, unless the profile decides.
     assert ours == botocores or host == "s3.store.test"

@@ -1,4 +1,4 @@
-"""The objects of a store, as a library with an S3 client of its own finds them on this machine."""
+"""Objects of a store through the local gateway, for a library with its own S3 client."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def moto():
 
 
 def library(gateway):
-    """Return a client as a library makes one of the settings that it is given."""
-    given = gateway.connection_settings()
+    """Return a client as a library creates it from its settings."""
+    settings = gateway.connection_settings()
     return boto3.client(
         "s3",
-        endpoint_url=given["AWS_ENDPOINT_URL"],
-        region_name=given["AWS_REGION"],
-        aws_access_key_id=given["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=given["AWS_SECRET_ACCESS_KEY"],
+        endpoint_url=settings["AWS_ENDPOINT_URL"],
+        region_name=settings["AWS_REGION"],
+        aws_access_key_id=settings["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=settings["AWS_SECRET_ACCESS_KEY"],
         config=Config(
             s3={"addressing_style": "path"},
             request_checksum_calculation="when_required",
@@ -47,45 +47,45 @@ def library(gateway):
 
 @pytest.mark.parametrize("prefix", ["", "table", "a/b c", "a%2Fb+é"])
 def test_a_library_does_all_that_it_does_on_s3(moto, prefix):
-    """It puts, guards, reads, lists, uploads in parts and deletes, below whatever prefix the store has."""
+    """It puts, guards, reads, lists, uploads in parts and deletes, with any prefix of the store."""
     store = S3Store(ClientSpec(endpoint_url=moto, region="us-east-1"), f"s3://lake/{prefix}".rstrip("/"))
     gateway = S3Gateway(store)
-    client, place = library(gateway), {"Bucket": gateway.uri.removeprefix("s3://"), "Key": "_log/1 a.json"}
-    client.put_object(**place, Body=b"0123456789", IfNoneMatch="*")
+    client, location = library(gateway), {"Bucket": gateway.uri.removeprefix("s3://"), "Key": "_log/1 a.json"}
+    client.put_object(**location, Body=b"0123456789", IfNoneMatch="*")
     with pytest.raises(ClientError, match="PreconditionFailed"):
-        client.put_object(**place, Body=b"", IfNoneMatch="*")
+        client.put_object(**location, Body=b"", IfNoneMatch="*")
     assert gateway.failure is None
-    assert store.read("_log/1 a.json") == client.get_object(**place)["Body"].read() == b"0123456789"
-    part = client.get_object(**place, Range="bytes=2-4")
+    assert store.read("_log/1 a.json") == client.get_object(**location)["Body"].read() == b"0123456789"
+    part = client.get_object(**location, Range="bytes=2-4")
     assert (part["ResponseMetadata"]["HTTPStatusCode"], part["Body"].read()) == (206, b"234")
-    assert client.head_object(**place)["ContentLength"] == 10
+    assert client.head_object(**location)["ContentLength"] == 10
     with pytest.raises(ClientError, match="404"):
-        client.head_object(**{**place, "Key": "none"})
-    upload = client.create_multipart_upload(**{**place, "Key": "big"})["UploadId"]
+        client.head_object(**{**location, "Key": "none"})
+    upload = client.create_multipart_upload(**{**location, "Key": "big"})["UploadId"]
     parts = []
     for number, body in ((2, b"end"), (1, b"x" * PART_BYTES)):
-        sent = client.upload_part(**{**place, "Key": "big"}, UploadId=upload, PartNumber=number, Body=body)
+        sent = client.upload_part(**{**location, "Key": "big"}, UploadId=upload, PartNumber=number, Body=body)
         parts.insert(0, {"PartNumber": number, "ETag": sent["ETag"]})
-    client.complete_multipart_upload(**{**place, "Key": "big"}, UploadId=upload, MultipartUpload={"Parts": parts})
+    client.complete_multipart_upload(**{**location, "Key": "big"}, UploadId=upload, MultipartUpload={"Parts": parts})
     assert store.read("big")[PART_BYTES - 1 :] == b"xend"
-    other = client.create_multipart_upload(**{**place, "Key": "big"})["UploadId"]
-    client.abort_multipart_upload(**{**place, "Key": "big"}, UploadId=other)
+    other = client.create_multipart_upload(**{**location, "Key": "big"})["UploadId"]
+    client.abort_multipart_upload(**{**location, "Key": "big"}, UploadId=other)
     assert not store.staged_jobs()
-    listed = client.list_objects_v2(Bucket=place["Bucket"], Delimiter="/")
-    assert [each["Key"] for each in listed["Contents"]] == ["big"]
-    assert [each["Prefix"] for each in listed["CommonPrefixes"]] == ["_log/"]
-    first = client.list_objects_v2(Bucket=place["Bucket"], MaxKeys=1)
-    rest = client.list_objects_v2(Bucket=place["Bucket"], ContinuationToken=first["NextContinuationToken"])
-    assert [each["Key"] for page in (first, rest) for each in page["Contents"]] == ["_log/1 a.json", "big"]
-    later = client.list_objects_v2(Bucket=place["Bucket"], StartAfter="_log/1 a.json")["Contents"]
-    assert [each["Key"] for each in later] == ["big"]
-    client.delete_object(**place)
-    client.delete_objects(Bucket=place["Bucket"], Delete={"Objects": [{"Key": "big"}]})
+    listed = client.list_objects_v2(Bucket=location["Bucket"], Delimiter="/")
+    assert [entry["Key"] for entry in listed["Contents"]] == ["big"]
+    assert [prefix["Prefix"] for prefix in listed["CommonPrefixes"]] == ["_log/"]
+    first = client.list_objects_v2(Bucket=location["Bucket"], MaxKeys=1)
+    last = client.list_objects_v2(Bucket=location["Bucket"], ContinuationToken=first["NextContinuationToken"])
+    assert [entry["Key"] for page in (first, last) for entry in page["Contents"]] == ["_log/1 a.json", "big"]
+    later = client.list_objects_v2(Bucket=location["Bucket"], StartAfter="_log/1 a.json")["Contents"]
+    assert [entry["Key"] for entry in later] == ["big"]
+    client.delete_object(**location)
+    client.delete_objects(Bucket=location["Bucket"], Delete={"Objects": [{"Key": "big"}]})
     assert list(store.list()) == []
 
 
-def test_every_object_is_written_as_the_options_say(moto):
-    """What a library puts or uploads is encrypted, tagged, locked and classed; every request names the owner."""
+def test_every_object_is_written_with_the_options(moto):
+    """Objects of a library are encrypted, tagged, locked and in their class. Every request names the owner."""
     options = ConnectionOptions(s3_endpoint_url=moto, region="us-east-1", **SINK)
     store = open_store("s3://lake/kept", options)
     sent = []
@@ -94,15 +94,15 @@ def test_every_object_is_written_as_the_options_say(moto):
     client, bucket = library(gateway), gateway.uri.removeprefix("s3://")
     client.put_object(Bucket=bucket, Key="part.parquet", Body=b"rows")
     upload = client.create_multipart_upload(Bucket=bucket, Key="part.parquet")["UploadId"]
-    for each in sent:
-        assert {name: each[name] for name in DATA if name != "ChecksumAlgorithm"} == {
+    for request in sent:
+        assert {name: request[name] for name in DATA if name != "ChecksumAlgorithm"} == {
             name: value for name, value in DATA.items() if name != "ChecksumAlgorithm"
         }
     client.abort_multipart_upload(Bucket=bucket, Key="part.parquet", UploadId=upload)
     client.get_object(Bucket=bucket, Key="part.parquet")
     client.list_objects_v2(Bucket=bucket, Prefix="part")
     assert len(sent) == 5
-    assert {each["ExpectedBucketOwner"] for each in sent} == {OWNER}
+    assert {request["ExpectedBucketOwner"] for request in sent} == {OWNER}
 
 
 @pytest.mark.parametrize(
@@ -110,18 +110,18 @@ def test_every_object_is_written_as_the_options_say(moto):
     ["_delta_log/0.json", "metadata/v1.metadata.json", "metadata/x-m0.avro", ".hoodie/1.commit"],
 )
 def test_metadata_of_tables_stays_in_the_standard_class(moto, path):
-    """What a table cannot be read without is never archived; it is locked as data is."""
+    """Required metadata of a table is never archived. It is locked like data."""
     options = ConnectionOptions(s3_endpoint_url=moto, region="us-east-1", **{**SINK, "s3_storage_class": "GLACIER"})
     store = open_store("s3://lake/classed", options)
     store.put(path, b"rows")
-    found = (
+    classes = (
         ClientSpec(endpoint_url=moto, region="us-east-1").client("s3").head_object(Bucket="lake", Key=f"classed/{path}")
     )
-    assert (found.get("StorageClass", "STANDARD"), found["ObjectLockMode"]) == ("STANDARD", "GOVERNANCE")
+    assert (classes.get("StorageClass", "STANDARD"), classes["ObjectLockMode"]) == ("STANDARD", "GOVERNANCE")
 
 
 def test_nobody_else_is_served(moto):
-    """Without the random access key of a gateway nothing is answered, and a gateway that is gone answers nobody."""
+    """Without the random access key of a gateway there is no answer, nor from a closed gateway."""
     gateway = S3Gateway(S3Store(ClientSpec(endpoint_url=moto, region="us-east-1"), "s3://lake/secret"))
     stranger = S3Gateway(S3Store(ClientSpec(endpoint_url=moto, region="us-east-1"), "s3://lake/other"))
     client = library(gateway)
@@ -132,8 +132,8 @@ def test_nobody_else_is_served(moto):
         client.head_object(Bucket="table", Key="a")
 
 
-def test_a_refusal_is_kept_for_whoever_called_the_library(moto):
-    """The library hears of a bad request, which it does not repeat; the error names the permission."""
+def test_a_refusal_is_kept_for_the_caller_of_the_library(moto):
+    """The library receives a bad request, which it does not retry. The error names the permission."""
     store = S3Store(ClientSpec(endpoint_url=moto, region="us-east-1"), "s3://missing/table")
     gateway = S3Gateway(store)
     with pytest.raises(ClientError):

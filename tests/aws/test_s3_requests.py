@@ -1,4 +1,4 @@
-"""Where S3 requests go, and what every one of them says, as real buckets require it."""
+"""Endpoints and members of all S3 requests, as real buckets require them."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ PART = FileNaming("job", 0).path(0, "parquet")
 
 
 class Body(io.BytesIO):
-    """Stand for the raw stream of an HTTP response."""
+    """Raw stream of an HTTP response."""
 
     def stream(self):
-        """Yield all bytes at once."""
+        """Yield all bytes in one piece."""
         yield self.read()
 
 
@@ -46,7 +46,7 @@ def moto():
 
 @pytest.fixture(autouse=True)
 def new_clients():
-    """Leave no client to another test, which may set other variables."""
+    """Discard clients between tests, which may set other variables."""
     client._client.cache_clear()
     yield
     client._client.cache_clear()
@@ -54,7 +54,7 @@ def new_clients():
 
 @pytest.fixture
 def sent():
-    """Return a function that records the requests of a store, and answers them itself if it is to."""
+    """Return a function that records the requests of a store, and answers them itself if requested."""
 
     def record(spec, body=None):
         requests = []
@@ -71,7 +71,7 @@ def sent():
 
 
 def _use(store):
-    """Do all that a store can."""
+    """Use all operations of a store."""
     sink = store.create(PART)
     sink.write(b"rows")
     store.complete(sink.finish(1))
@@ -90,7 +90,7 @@ def _heading(name, requests):
 
 
 def test_every_request_names_the_owner_and_every_write_the_key(moto, sent):
-    """Reads, lists, writes and deletes expect the owner; objects and uploads are encrypted under the key."""
+    """Reads, lists, writes and deletes expect the owner. Objects and uploads are encrypted with the key."""
     spec = s3_spec(
         ConnectionOptions(
             s3_endpoint_url=moto, region="us-east-1", s3_sse_kms_key_id=KEY, s3_expected_bucket_owner=OWNER
@@ -102,21 +102,21 @@ def test_every_request_names_the_owner_and_every_write_the_key(moto, sent):
     check_bucket(spec, "keyed")
     assert len(requests) > 10
     assert set(_heading("x-amz-expected-bucket-owner", requests)) == {OWNER}
-    puts = [each for each in requests if each.method == "PUT" and "?" not in each.url]
-    writes = puts + [each for each in requests if each.url.endswith("?uploads")]
+    puts = [request for request in requests if request.method == "PUT" and "?" not in request.url]
+    writes = puts + [request for request in requests if request.url.endswith("?uploads")]
     assert len(writes) == 4
     assert set(_heading("x-amz-server-side-encryption", writes)) == {"aws:kms"}
     assert set(_heading("x-amz-server-side-encryption-aws-kms-key-id", writes)) == {KEY}
-    found = spec.client("s3").head_object(Bucket="keyed", Key=f"out/{PART}")
-    assert (found["ServerSideEncryption"], found["SSEKMSKeyId"]) == ("aws:kms", KEY)
+    head = spec.client("s3").head_object(Bucket="keyed", Key=f"out/{PART}")
+    assert (head["ServerSideEncryption"], head["SSEKMSKeyId"]) == ("aws:kms", KEY)
 
 
 def test_a_copy_names_the_owners_of_both_buckets(moto, sent):
-    """A bucket that is only copied from is checked as one that is read; the owner may be another one."""
-    given = {"endpoint_url": moto, "region": "us-east-1"}
-    ClientSpec(**given).client("s3").create_bucket(Bucket="copied")
-    source = S3Store(ClientSpec(**given, members=(("ExpectedBucketOwner", "210987654321"),)), "s3://copied/in")
-    spec = ClientSpec(**given, members=(("ExpectedBucketOwner", OWNER),))
+    """The source bucket of a copy is checked like one that is read. Its owner may differ."""
+    connection = {"endpoint_url": moto, "region": "us-east-1"}
+    ClientSpec(**connection).client("s3").create_bucket(Bucket="copied")
+    source = S3Store(ClientSpec(**connection, members=(("ExpectedBucketOwner", "210987654321"),)), "s3://copied/in")
+    spec = ClientSpec(**connection, members=(("ExpectedBucketOwner", OWNER),))
     source.put("a", b"rows")
     requests, target = sent(spec), S3Store(spec, "s3://copied/out")
     target.complete(target.stage_copy(source, next(source.list()), PART, 1))
@@ -143,7 +143,7 @@ DATA = {**EVERY, **LOCKED, "StorageClass": "STANDARD_IA"}
 
 
 def _said(request):
-    """Return what a request says of its object, without what differs from one request to the next."""
+    """Return the members of a request about its object that do not differ between requests."""
     own = {"x-amz-date", "x-amz-content-sha256", "x-amz-trailer", "x-amz-decoded-content-length"}
     names = {name.lower() for name in request.headers.keys() if name.lower().startswith("x-amz-")} - own  # noqa: SIM118
     return {name: request.headers[name].decode() for name in names if isinstance(request.headers[name], bytes)} | {
@@ -151,8 +151,8 @@ def _said(request):
     }
 
 
-def test_objects_are_written_as_the_options_say(moto, sent):
-    """Each request to write says what botocore says when it is told so for that request."""
+def test_objects_are_written_with_the_options(moto, sent):
+    """Each write has the same members as botocore's request with these options."""
     spec = s3_spec(ConnectionOptions(s3_endpoint_url=moto, region="us-east-1", **SINK))
     plain = ClientSpec(endpoint_url=moto, region="us-east-1")
     plain.client("s3").create_bucket(Bucket="lake", ObjectLockEnabledForBucket=True)
@@ -186,11 +186,11 @@ def test_objects_are_written_as_the_options_say(moto, sent):
     store.complete(staged)
     assert _said(requests[-1]) == {"x-amz-request-payer": "requester", "x-amz-expected-bucket-owner": OWNER}
     assert b"<ChecksumSHA256>" in requests[-1].body
-    found = direct.head_object(Bucket="lake", Key=f"out/{PART}")
-    assert (found["StorageClass"], found["ServerSideEncryption"]) == ("STANDARD_IA", "aws:kms")
+    head = direct.head_object(Bucket="lake", Key=f"out/{PART}")
+    assert (head["StorageClass"], head["ServerSideEncryption"]) == ("STANDARD_IA", "aws:kms")
     # moto locks no multipart upload.
-    found = direct.head_object(Bucket="lake", Key="out/part.parquet")
-    assert (found["ObjectLockMode"], found["ObjectLockLegalHoldStatus"]) == ("GOVERNANCE", "ON")
+    head = direct.head_object(Bucket="lake", Key="out/part.parquet")
+    assert (head["ObjectLockMode"], head["ObjectLockLegalHoldStatus"]) == ("GOVERNANCE", "ON")
     tags = direct.get_object_tagging(Bucket="lake", Key=f"out/{PART}")["TagSet"]
     assert tags == [{"Key": "team", "Value": "data lake"}, {"Key": "stage", "Value": "raw"}]
     options = ConnectionOptions(s3_endpoint_url=moto, region="us-east-1", **SINK)
@@ -202,7 +202,7 @@ def test_objects_are_written_as_the_options_say(moto, sent):
 
 @pytest.mark.parametrize("algorithm", sorted(CRC_POLYNOMIALS))
 def test_checksums_that_botocore_lacks_are_sent(moto, sent, algorithm):
-    """Objects and parts carry them without further libraries; deletions, which need one too, have botocore's own."""
+    """Objects and parts have checksums without additional libraries. Deletions, which need one too, have botocore's."""
     spec = s3_spec(ConnectionOptions(s3_endpoint_url=moto, region="us-east-1", s3_checksum=algorithm))
     spec.client("s3").create_bucket(Bucket="summed")
     requests = sent(spec)
@@ -210,11 +210,11 @@ def test_checksums_that_botocore_lacks_are_sent(moto, sent, algorithm):
     name = f"x-amz-checksum-{algorithm.lower()}"
     sums = {request.headers[name] for request in requests if name in request.headers}
     assert sums == {b64encode(checksum(algorithm, body)) for body in (b"rows", b"{}")}
-    puts = [each for each in requests if each.method == "PUT"]
-    assert all(name in each.headers for each in puts)
-    [upload, _] = [each for each in requests if each.url.endswith("?uploads")]
+    puts = [request for request in requests if request.method == "PUT"]
+    assert all(name in request.headers for request in puts)
+    [upload, _] = [request for request in requests if request.url.endswith("?uploads")]
     assert upload.headers["x-amz-checksum-algorithm"] == algorithm.encode()
-    [deletion] = [each for each in requests if each.url.endswith("?delete")]
+    [deletion] = [request for request in requests if request.url.endswith("?delete")]
     assert "x-amz-checksum-crc32" in deletion.headers
 
 
@@ -230,13 +230,13 @@ def test_checksums_that_botocore_lacks_are_sent(moto, sent, algorithm):
     ],
 )
 def test_options_of_objects_that_contradict_are_refused(options, message):
-    """What S3 would refuse, or what cannot be computed here, is refused before anything is read."""
+    """Options that S3 would refuse, or that cannot be computed here, are refused before any read."""
     with pytest.raises(OptionError, match=message):
         parse_options(ConnectionOptions, options)
 
 
 def test_the_key_of_s3_is_named_by_none(moto, sent):
-    """Without a key of one's own only the way of encryption is given; without an option nothing is."""
+    """Without a key only the encryption method is sent; without an option nothing is."""
     for key, expected in (("aws/s3", "aws:kms"), (None, "")):
         spec = s3_spec(ConnectionOptions(s3_endpoint_url=moto, region="us-east-1", s3_sse_kms_key_id=key))
         spec.client("s3").create_bucket(Bucket="plain")
@@ -248,7 +248,7 @@ def test_the_key_of_s3_is_named_by_none(moto, sent):
 
 
 def test_a_bucket_of_another_account_is_refused(moto):
-    """What S3 refuses for its owner is an error of permissions that names the bucket."""
+    """A refusal for the owner is an access error that names the bucket."""
     ClientSpec(endpoint_url=moto, region="us-east-1").client("s3").create_bucket(Bucket="others")
     spec = s3_spec(ConnectionOptions(s3_endpoint_url=moto, region="us-east-1", s3_expected_bucket_owner="999999999999"))
 
@@ -285,7 +285,7 @@ def test_an_owner_is_an_account():
     ],
 )
 def test_requests_go_to_the_endpoint_of_bucket_and_environment(monkeypatch, sent, environment, target, url):
-    """Access points, by ARN or alias, FIPS and dual-stack endpoints are addressed as botocore does."""
+    """Access points, by ARN or alias, FIPS and dual-stack endpoints are addressed as by botocore."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     # FIPS endpoints are in few regions.
@@ -299,6 +299,6 @@ def test_requests_go_to_the_endpoint_of_bucket_and_environment(monkeypatch, sent
 
 @pytest.mark.parametrize("target", ["s3://", "s3:///out", "lake/out", "s3a://lake"])
 def test_what_names_no_bucket_is_refused(target):
-    """A location without a bucket is refused with the form that is meant."""
+    """A location without a bucket is refused with the correct syntax."""
     with pytest.raises(OptionError, match="write s3://bucket/prefix"):
         S3Store(ClientSpec(), target)

@@ -33,7 +33,7 @@ _serial = itertools.count()
 
 
 class OneTrySpec:
-    """Stand for a ClientSpec whose clients give up at once, so that a test does not wait for retries."""
+    """ClientSpec whose clients do not retry, so that a test does not wait."""
 
     members = ()
 
@@ -46,22 +46,22 @@ class OneTrySpec:
         )
 
     def client(self, service, max_pool_connections=10):
-        """Return the one client."""
+        """Return the single client."""
         assert (service, max_pool_connections) == ("s3", 32)
         return self._client
 
 
 class Body(io.BytesIO):
-    """Stand for the raw stream of an HTTP response."""
+    """Raw stream of an HTTP response."""
 
     def stream(self):
-        """Yield all bytes at once."""
+        """Yield all bytes in one piece."""
         yield self.read()
 
 
 @pytest.fixture(scope="module")
 def spec():
-    """Return the recipe of a client of moto over HTTP."""
+    """Return the description of a client of moto over HTTP."""
     with MotoServer() as server:
         yield ClientSpec(endpoint_url=server.endpoint_url, region="us-east-1")
 
@@ -76,13 +76,13 @@ def bucket(spec):
 
 @pytest.fixture
 def store(spec, bucket):
-    """Return a store whose client gives up at once."""
+    """Return a store whose client does not retry."""
     return S3Store(OneTrySpec(spec), f"s3://{bucket}/out")
 
 
 @pytest.fixture
 def answer(store):
-    """Return a function that has S3 answer one operation with errors, the last of which stays."""
+    """Return a function that lets S3 answer one operation with errors, the last one permanently."""
 
     def install(operation, *answers):
         left = list(answers)
@@ -100,7 +100,7 @@ def answer(store):
 
 
 def test_parts_become_one_object(store):
-    """Bytes written in uneven pieces over several parts arrive in their order, and only when completed."""
+    """Bytes written in uneven pieces over several parts are stored in order, and only at completion."""
     data = os.urandom(PART_BYTES * (PARTS_IN_FLIGHT + 2) + 12345)
     sink = store.create(PART)
     view, start = memoryview(data), 0
@@ -141,13 +141,13 @@ def test_small_and_empty_files_stay_invisible_too(store):
     small.write(b"abc")
     staged = [small.finish(1), store.create("part-job-00001-0-0000.parquet").finish(0)]
     assert list(store.list()) == []
-    for each in staged:
-        store.complete(each)
-    assert [each.size_bytes for each in store.list()] == [3, 0]
+    for staged_file in staged:
+        store.complete(staged_file)
+    assert [entry.size_bytes for entry in store.list()] == [3, 0]
 
 
 def test_completing_twice_is_completing_once(store):
-    """A second completion, by another process too, finds the object and succeeds."""
+    """A second completion, also by another process, detects the object and succeeds."""
     staged = store.create(PART).finish(0)
     store.complete(staged)
     store.complete(pickle.loads(pickle.dumps(staged)))
@@ -156,7 +156,7 @@ def test_completing_twice_is_completing_once(store):
 
 @pytest.mark.parametrize("response", [(404, "NoSuchUpload"), (200, "InternalError"), (503, "SlowDown")])
 def test_a_lost_answer_is_no_failure(store, answer, response):
-    """An object that is there with its size counts as completed, whatever S3 says of the upload."""
+    """An object that exists with its size counts as completed, regardless of S3's answer about the upload."""
     staged = store.create(PART).finish(0)
     store.complete(staged)
     answer("CompleteMultipartUpload", response)
@@ -166,7 +166,7 @@ def test_a_lost_answer_is_no_failure(store, answer, response):
 
 @pytest.mark.parametrize("there", [b"other", b"12345678"])
 def test_another_object_is_no_completion(store, answer, there):
-    """Where the upload is gone, an object of another size or of other bytes does not count as the completed one."""
+    """Without the upload, an object of another size or with other bytes does not count as the completed one."""
     sink = store.create(PART)
     sink.write(b"87654321")
     staged = sink.finish(1)
@@ -178,7 +178,7 @@ def test_another_object_is_no_completion(store, answer, there):
 
 
 def test_under_kms_an_object_of_another_size_is_no_completion(store, answer):
-    """Tags of objects that KMS encrypts are no checksums: the size still tells another object."""
+    """ETags of objects encrypted by KMS are no checksums: the size still distinguishes another object."""
 
     def encrypted(parsed, **_):
         parsed["ServerSideEncryption"] = "aws:kms"
@@ -198,14 +198,14 @@ def test_under_kms_an_object_of_another_size_is_no_completion(store, answer):
         store._client.meta.events.unregister("after-call.s3.HeadObject", encrypted)
 
 
-def test_a_body_that_breaks_off_goes_on_in_the_same_object_or_fails(store):
-    """What is asked for again is the rest of the object that was begun, never of one that has replaced it."""
+def test_an_interrupted_body_resumes_in_the_same_object_or_fails(store):
+    """The remaining bytes are requested from the same version, never from an object that has replaced it."""
     store.put("a", b"1" * 3_000_000)
     asked = []
 
     def cut(parsed, **_):
         if len(asked) == 1:
-            # As a connection does that breaks.
+            # Like a broken connection.
             parsed["Body"] = StreamingBody(io.BytesIO(b"1" * 1_000_000), 3_000_000)
 
     store._client.meta.events.register("before-parameter-build.s3.GetObject", lambda params, **_: asked.append(params))
@@ -219,14 +219,14 @@ def test_a_body_that_breaks_off_goes_on_in_the_same_object_or_fails(store):
 
 
 class BrokenBody(io.BytesIO):
-    """Stand for the raw stream of a response that breaks off with an error."""
+    """Raw stream of a response that ends with an error."""
 
     def __init__(self, data, error):
         super().__init__(data)
         self.error = error
 
     def read(self, amt=None):
-        """Return what came, then fail."""
+        """Return the received bytes, then fail."""
         data = super().read(amt)
         if not data or amt is None:
             raise self.error
@@ -244,8 +244,8 @@ class BrokenBody(io.BytesIO):
         ConnectionResetError(104, "Connection reset by peer"),
     ],
 )
-def test_every_body_that_breaks_off_is_read_again(store, error, size_bytes):
-    """However it breaks, and whether it is of a whole object, of chunks or of a range."""
+def test_every_interrupted_body_is_read_again(store, error, size_bytes):
+    """It is repeated after any error, for an entire object, for chunks and for a range."""
     data = os.urandom(size_bytes)
     store.put("a", data)
     (entry,) = store.list()
@@ -255,10 +255,10 @@ def test_every_body_that_breaks_off_is_read_again(store, error, size_bytes):
         nonlocal left
         left -= 1
         if left >= 0 and "Body" in parsed:
-            whole = parsed["ContentLength"]
-            part = parsed["Body"].read()[: whole // 2]
+            full_length = parsed["ContentLength"]
+            part = parsed["Body"].read()[: full_length // 2]
             raw = io.BytesIO(part) if error is None else BrokenBody(part, error)
-            parsed["Body"] = StreamingBody(raw, whole)
+            parsed["Body"] = StreamingBody(raw, full_length)
 
     store._client.meta.events.register("after-call.s3.GetObject", cut)
     try:
@@ -279,7 +279,7 @@ def test_every_body_that_breaks_off_is_read_again(store, error, size_bytes):
 
 
 def test_a_body_of_another_checksum_is_read_again_or_refused(store):
-    """Bytes that changed on the way are never given away as those of the object."""
+    """Bytes that changed in transit are never returned."""
     store.put("a", b"12345678")
     left = 0
 
@@ -310,32 +310,32 @@ def test_a_body_of_another_checksum_is_read_again_or_refused(store):
     ],
 )
 def test_a_target_that_may_not_be_written_is_refused_before_the_job(store, answer, operation, action):
-    """Rights to write, to begin uploads and to delete are tried before anything is read."""
+    """Permissions to write, to start uploads and to delete are checked before any read."""
     answer(operation, (403, "AccessDenied"))
     with pytest.raises(AccessDeniedError, match=action):
         Target(store=store, mode="append").prepare("one")
-    assert not any(each.path.endswith(".parquet") for each in store.list())
+    assert not any(entry.path.endswith(".parquet") for entry in store.list())
 
 
 def test_a_gone_upload_is_not_found(store, answer):
-    """An upload that was aborted is distinguished from other failures: nothing can complete it."""
+    """An aborted upload is distinguished from other failures: nothing can complete it."""
     staged = store.create(PART).finish(0)
     store.abort("job")
-    # S3's own answer; moto has an internal error there.
+    # S3's answer; moto has an internal error here.
     answer("CompleteMultipartUpload", (404, "NoSuchUpload"))
     with pytest.raises(NotFoundError, match="run the job again"):
         store.complete(staged)
 
 
 def test_another_failure_to_complete_is_itself(store, answer):
-    """A refusal that leaves the upload standing is reported as what it is."""
+    """A refusal that keeps the upload is reported unchanged."""
     staged = store.create(PART).finish(0)
     answer("CompleteMultipartUpload", (403, "AccessDenied"))
     with pytest.raises(AccessDeniedError):
         store.complete(staged)
 
 
-def test_abort_finds_what_nobody_reported(spec, bucket, store):
+def test_abort_removes_unreported_uploads(spec, bucket, store):
     """A job's abort removes its uploads under the target, and no other job's or target's."""
     store.create(PART)
     store.create("year=2025/" + PART)
@@ -348,7 +348,7 @@ def test_abort_finds_what_nobody_reported(spec, bucket, store):
 
 
 def test_an_aborted_sink_leaves_no_upload(store, bucket):
-    """A sink's abort removes its upload, may be repeated, and swallows what a dying writer still sends."""
+    """A sink's abort removes its upload, may be repeated, and ignores later writes."""
     sink = store.create(PART)
     sink.write(b"x" * (PART_BYTES + 1))
     sink.abort()
@@ -358,7 +358,7 @@ def test_an_aborted_sink_leaves_no_upload(store, bucket):
 
 
 def test_a_failed_part_surfaces(store, answer):
-    """The error of a part that was uploaded behind the writer's back reaches the writer, at the latest at the end."""
+    """The error of a part that is uploaded in the background reaches the writer, at the latest at the end."""
     answer("UploadPart", (403, "AccessDenied"))
     sink = store.create(PART)
     with pytest.raises(AccessDeniedError, match="s3:PutObject"):
@@ -373,7 +373,7 @@ def test_a_failed_part_surfaces(store, answer):
 
 
 def test_a_busy_s3_is_tried_again(spec, bucket):
-    """SlowDown, server errors and the rate of KMS are retried by the client that a ClientSpec makes."""
+    """SlowDown, server errors and throttling by KMS are retried by the client of a ClientSpec."""
     patient = S3Store(replace(spec, region="us-west-2"), f"s3://{bucket}/out")
     answers = iter([(503, b"SlowDown"), (500, b"InternalError"), (400, b"ThrottlingException")])
 
@@ -390,15 +390,15 @@ def test_a_busy_s3_is_tried_again(spec, bucket):
 
 
 def test_put_if_absent_has_one_winner(store):
-    """Of many writers at once exactly one learns that it wrote."""
+    """Among many concurrent writers, one gets True."""
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(lambda n: store.put_if_absent("_ddbio/m.json", str(n).encode()), range(8)))
     assert won.count(True) == 1
     assert store.read("_ddbio/m.json") == str(won.index(True)).encode()
 
 
-def test_a_conflict_is_looked_at_again(store, answer):
-    """A 409 is a loss only if somebody's object is there; otherwise nobody wrote, and that is an error."""
+def test_a_conflict_is_checked_again(store, answer):
+    """A 409 is a loss only if the object exists. Otherwise nobody wrote it, which is an error."""
     answer("PutObject", (409, "ConditionalRequestConflict"))
     with pytest.raises(ServiceError, match="ConditionalRequestConflict"):
         store.put_if_absent("m", b"x")
@@ -407,27 +407,27 @@ def test_a_conflict_is_looked_at_again(store, answer):
 
 
 def test_listing_is_relative_and_minds_the_slash(spec, bucket):
-    """Paths are relative to the target; a neighbour with a longer name and folder markers are not listed."""
+    """Paths are relative to the target. A neighbour with a longer name and folder markers are not listed."""
     client = spec.client("s3")
     for key in ["out/a", "out/x/b c+é", "out2/c", "out/", "out/x/"]:
         client.put_object(Bucket=bucket, Key=key, Body=b"" if key.endswith("/") else b"1")
     store = S3Store(spec, f"s3://{bucket}/out/")
-    assert [each.path for each in store.list()] == ["a", "x/b c+é"]
-    assert [each.path for each in store.list("x")] == ["x/b c+é"]
-    assert [each.path for each in S3Store(spec, f"s3://{bucket}").list("out2")] == ["out2/c"]
+    assert [entry.path for entry in store.list()] == ["a", "x/b c+é"]
+    assert [entry.path for entry in store.list("x")] == ["x/b c+é"]
+    assert [entry.path for entry in S3Store(spec, f"s3://{bucket}").list("out2")] == ["out2/c"]
 
 
-def test_delete_takes_many_and_passes_over_the_missing(store):
-    """Deleting goes on past the thousand keys of one request, and passes over keys that are not there."""
+def test_delete_takes_many_and_ignores_the_missing(store):
+    """Deletion continues after the 1,000 keys of one request, and ignores missing keys."""
     for number in (0, 1, 999, 1000, 1001, 1499):
         store.put(f"k{number}", b"")
     store.delete([f"k{number}" for number in range(1, 1500)])
-    assert [each.path for each in store.list()] == ["k0"]
+    assert [entry.path for entry in store.list()] == ["k0"]
     store.delete([])
 
 
 def test_a_refused_key_is_an_error(store, monkeypatch):
-    """DeleteObjects reports refusals of single keys with status 200; none is passed over."""
+    """DeleteObjects reports refusals of single keys with status 200. None is ignored."""
     refusal = {"Errors": [{"Key": "out/k", "Code": "AccessDenied", "Message": "no"}]}
     monkeypatch.setattr(store._client, "delete_objects", lambda **_: refusal)
     with pytest.raises(AccessDeniedError, match="s3:DeleteObject"):
@@ -435,15 +435,15 @@ def test_a_refused_key_is_an_error(store, monkeypatch):
 
 
 def test_a_missing_bucket_is_named(spec):
-    """The error names the bucket and says what to check."""
+    """The error names the bucket and what to check."""
     store = S3Store(spec, "s3://no-such-bucket-here/out")
     for call in [lambda: list(store.list()), lambda: store.create(PART), lambda: store.abort("job")]:
         with pytest.raises(NotFoundError, match=r"no-such-bucket-here.*check the name"):
             call()
 
 
-def test_a_dead_endpoint_is_said():
-    """An endpoint where nobody listens is an EndpointError that says where."""
+def test_a_dead_endpoint_is_an_error():
+    """A closed port is an EndpointError that names the endpoint."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -454,7 +454,7 @@ def test_a_dead_endpoint_is_said():
 
 
 def test_an_unexpected_refusal_keeps_its_code(store, answer):
-    """What no other class names keeps AWS's own code, and a failed look at an object is not taken for its absence."""
+    """An error without a specific class keeps AWS's code. A failed HeadObject does not mean a missing object."""
     answer("PutObject", (400, "InvalidStorageClass"))
     with pytest.raises(ServiceError) as refused:
         store.put_if_absent("a", b"")
@@ -466,13 +466,13 @@ def test_an_unexpected_refusal_keeps_its_code(store, answer):
 
 @pytest.mark.parametrize("target", ["bucket/out", "s3://", "s3:///out", "gs://bucket/out"])
 def test_what_names_no_bucket_is_refused(spec, target):
-    """A target that is no S3 location is refused with the right spelling."""
+    """A target that is no S3 location is refused with the correct syntax."""
     with pytest.raises(OptionError, match="s3://bucket/prefix"):
         S3Store(spec, target)
 
 
-def test_a_store_goes_to_workers(spec, bucket):
-    """A store that has been used is pickled without its client, and works on the other side."""
+def test_a_store_is_pickled_for_workers(spec, bucket):
+    """A used store is pickled without its client, and works after unpickling."""
     store = S3Store(spec, f"s3://{bucket}/out/")
     store.put("a", b"1")
     other = pickle.loads(pickle.dumps(store))
@@ -481,7 +481,7 @@ def test_a_store_goes_to_workers(spec, bucket):
 
 
 def test_a_range_of_an_object_as_it_was_listed(store):
-    """A range is asked for of the version that was listed, which S3 refuses if it was replaced; gone is an error."""
+    """A range is requested of the listed version. S3 refuses it if it was replaced. A missing object is an error."""
     sent = []
     store._client.meta.events.register("before-parameter-build.s3.GetObject", lambda params, **_: sent.append(params))
     store.put("a", b"0123456789")

@@ -17,7 +17,7 @@ _HOSTS = st.sampled_from(["127.0.0.1", "[::1]", "localhost", "dynamodb.eu-west-1
 
 
 def _sign(signer, headers, body, credentials, at):
-    """Return what a signer adds to a request."""
+    """Return the headers that a signer adds to a request."""
     moment = signer.sign_second(headers, credentials, at)
     return {**moment.headers, "authorization": moment.authorization(body)}
 
@@ -57,7 +57,7 @@ def test_a_signature_is_the_one_botocore_makes(*, body, host, target, scope, cre
 
 
 def test_the_kept_key_follows_the_day_and_the_secret():
-    """One signer used over midnight and over a rotation signs as a new one would."""
+    """A signer used over midnight and over a rotation signs like a new one."""
     headers = {"host": "localhost"}
     reused = Signer("eu-west-1", "dynamodb")
     for at in (1700006399, 1700006400, 1700006399):

@@ -1,4 +1,4 @@
-"""What only the light transport does, or does better than botocore."""
+"""Behaviour of the light transport that differs from botocore."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def _signed_at(request: Request) -> int:
     return timegm(time.strptime(request.headers["x-amz-date"], "%Y%m%dT%H%M%SZ"))
 
 
-def test_a_request_met_by_a_closing_connection_is_sent_once_more(light):
-    """If an idle connection ends before a byte of the answer came, the same request goes over a new one."""
+def test_a_request_on_a_closing_connection_is_sent_once_more(light):
+    """If an idle connection ends before a byte of the response came, the same request uses a new one."""
     with ScriptedServer(answer(), hang_up) as server, light(server) as source:
         assert [source.read("Scan", SCAN).count, source.read("Scan", SCAN).count] == [1, 1]
     assert [request.connection for request in server.requests] == [1, 1, 2]
@@ -65,7 +65,7 @@ def test_a_request_met_by_a_closing_connection_is_sent_once_more(light):
 
 @pytest.mark.parametrize("steps", [[hang_up], [answer(), hang_up, hang_up]], ids=["new", "reused"])
 def test_a_request_is_not_sent_a_third_time(light, steps):
-    """A new connection that ends without an answer is the caller's to judge."""
+    """If a new connection ends without a response, the caller decides."""
     with ScriptedServer(*steps) as server, light(server) as source:
         for _ in steps[:-2]:
             source.read("Scan", SCAN)
@@ -74,8 +74,8 @@ def test_a_request_is_not_sent_a_third_time(light, steps):
     assert len(server.requests) == len(steps)
 
 
-def test_an_answer_that_has_begun_is_not_asked_for_twice(light):
-    """An idle connection that ends inside an answer is an error at once: the service has charged for it."""
+def test_a_started_response_is_not_requested_again(light):
+    """An idle connection that ends inside a response is an immediate error: the service has charged for it."""
     with ScriptedServer(answer(), speak(HEAD + PAGE[:10])) as server, light(server) as source:
         source.read("Scan", SCAN)
         with pytest.raises(ConnectionClosedError):
@@ -89,7 +89,7 @@ def test_an_answer_that_has_begun_is_not_asked_for_twice(light):
     ids=["head", "body", "chunk"],
 )
 def test_an_answer_cut_short_is_a_closed_connection(light, words):
-    """Wherever an answer ends before its end, the page is asked for again by the caller."""
+    """If a response is truncated anywhere, the caller requests the page again."""
     with (
         ScriptedServer(speak(words)) as server,
         light(server) as source,
@@ -101,7 +101,7 @@ def test_an_answer_cut_short_is_a_closed_connection(light, words):
 
 @pytest.mark.parametrize("cut", [1, 20, len(HEAD) - 2, len(HEAD), len(HEAD) + 1, len(HEAD + PAGE) - 1])
 def test_an_answer_in_two_pieces_keeps_its_connection(light, cut):
-    """Wherever an answer is parted on its way, it is whole, and the connection serves the next request."""
+    """A response that is split anywhere in transit is complete, and the connection serves the next request."""
 
     def in_two(link: socket.socket) -> bool:
         link.sendall((HEAD + PAGE)[:cut])
@@ -114,7 +114,7 @@ def test_an_answer_in_two_pieces_keeps_its_connection(light, cut):
 
 
 def test_bytes_beyond_an_answer_end_its_connection(light):
-    """What nobody asked for is never taken for the next answer, even if it came with this one."""
+    """Unexpected bytes are never read as the next response, even if they arrived with this one."""
     with ScriptedServer(speak(HEAD + PAGE + HEAD + PAGE, stays_open=True), answer()) as server:
         with light(server) as source:
             assert [source.read("Scan", SCAN).count, source.read("Scan", SCAN).count] == [1, 1]
@@ -125,7 +125,7 @@ def test_bytes_beyond_an_answer_end_its_connection(light):
     "words", [HEAD.rstrip(), b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"], ids=["head", "body"]
 )
 def test_a_trickling_answer_runs_into_a_deadline(light, words):
-    """Bytes that come just in time for every single read do not hold a lane for ever."""
+    """Bytes that arrive just in time for every read do not block a lane forever."""
     with ScriptedServer(trickle(words)) as server, light(server, 0.2) as source:
         with pytest.raises(ReadTimeoutError) as raised:
             source.read("Scan", SCAN)
@@ -148,7 +148,7 @@ SENSELESS = {
 
 @pytest.mark.parametrize("words", SENSELESS.values(), ids=SENSELESS.keys())
 def test_a_senseless_answer_is_refused_and_its_connection_dropped(light, words):
-    """Nothing a server says makes the transport reserve memory without end or fail in an unforeseen way."""
+    """No response of a server makes the transport allocate unlimited memory or fail unexpectedly."""
     with ScriptedServer(speak(words, stays_open=True)) as server, light(server) as source:
         with pytest.raises(HTTPClientError) as raised:
             source.read("Scan", SCAN)
@@ -162,7 +162,7 @@ def test_a_senseless_answer_is_refused_and_its_connection_dropped(light, words):
     [(502, b"\xe9rreur"), (500, b"[]"), (503, b'{"__type":7}'), (299, b""), (404, b"[1]"), (300, PAGE)],
 )
 def test_an_answer_that_is_nobodys_error_keeps_its_status(light, status, body):
-    """What something between answers becomes a ClientError by its HTTP status."""
+    """The answer of an intermediary becomes a ClientError by its HTTP status."""
     step = answer(body, status=status)
     with ScriptedServer(step) as server, light(server) as source, pytest.raises(ClientError) as raised:
         source.read("Scan", SCAN)
@@ -176,7 +176,7 @@ def test_an_answer_that_is_nobodys_error_keeps_its_status(light, status, body):
     [("Signature expired: 20260101T000000Z is now earlier than …", 3), ("Signature not yet current: …", -3)],
 )
 def test_a_wrong_clock_follows_the_services(light, message, hours):
-    """A signature refused for its date is made anew by the clock of the Date header, which is then used."""
+    """A signature refused for its date is recomputed with the clock of the Date header, which is used from then."""
     theirs = time.time() + 3600 * hours
     late = refuse("InvalidSignatureException", message, headers={"Date": formatdate(theirs, usegmt=True)})
     with ScriptedServer(late) as server, light(server) as source:
@@ -199,7 +199,7 @@ def test_a_wrong_clock_follows_the_services(light, message, hours):
     ids=["clocks agree", "no date", "no header", "another reason"],
 )
 def test_a_refused_signature_is_raised_where_no_clock_is_to_blame(light, message, date):
-    """Without a differing clock the refusal is final, after one request."""
+    """Without a clock difference the refusal is final, after one request."""
     stamp = formatdate(usegmt=True) if date == "now" else date
     step = refuse("InvalidSignatureException", message, headers={"Date": stamp})
     with ScriptedServer(step) as server, light(server) as source, pytest.raises(ClientError, match="InvalidSignature"):
@@ -208,7 +208,7 @@ def test_a_refused_signature_is_raised_where_no_clock_is_to_blame(light, message
 
 
 def test_a_clock_is_followed_once_a_call(light):
-    """A server whose clock runs away ends in its error, not in a loop."""
+    """A server with a drifting clock ends in its error, not in a loop."""
     steps = [
         refuse(
             "InvalidSignatureException", "Signature expired: …", headers={"Date": formatdate(day * 86400, usegmt=True)}
@@ -224,8 +224,8 @@ def test_a_clock_is_followed_once_a_call(light):
     assert len(server.requests) == 2
 
 
-def test_threads_have_connections_of_their_own(light):
-    """Requests made at once go over as many connections, which are then reused and closed."""
+def test_threads_have_separate_connections(light):
+    """Concurrent requests use as many connections, which are then reused and closed."""
     together = threading.Barrier(4)
 
     def scan(source: LightTransport) -> int:
@@ -239,7 +239,7 @@ def test_threads_have_connections_of_their_own(light):
 
 
 def test_a_closed_transport_keeps_no_connection(light):
-    """After close, and in a transport that is merely forgotten, no socket is left open."""
+    """After close, and in a transport without references, no socket remains open."""
     with ScriptedServer() as server, light(server) as source:
         source.read("Scan", SCAN)
         source.close()
@@ -254,7 +254,7 @@ def test_a_closed_transport_keeps_no_connection(light):
 
 
 def test_a_handshake_that_never_ends_is_a_connect_timeout(monkeypatch):
-    """A port that accepts but does not speak TLS in time is given up as one that does not accept."""
+    """A port that accepts but does not start TLS in time is handled like one that does not accept."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"https://127.0.0.1:{listener.getsockname()[1]}"
         with opened(monkeypatch, "light", url, 0.2) as source, pytest.raises(ConnectTimeoutError):
@@ -262,7 +262,7 @@ def test_a_handshake_that_never_ends_is_a_connect_timeout(monkeypatch):
 
 
 def _refreshable(monkeypatch):
-    """Let clients have credentials that botocore believes in for hours, and that differ at each refresh."""
+    """Let clients have credentials that botocore considers valid for hours, and that differ at each refresh."""
     numbers = iter(range(1, 100))
 
     def refreshed() -> dict[str, str]:
@@ -279,7 +279,7 @@ def _refreshable(monkeypatch):
 
 @pytest.mark.parametrize("code", ["ExpiredToken", "ExpiredTokenException"])
 def test_a_token_called_expired_is_renewed_once_a_call(light, monkeypatch, code):
-    """Where the service calls a token expired that botocore believes in, a new one is fetched, once a call."""
+    """If the service rejects a token that botocore considers valid, a new one is fetched, once per call."""
     _refreshable(monkeypatch)
     expired = refuse(code, "The security token included in the request is expired")
     with ScriptedServer(expired, answer(), expired, expired) as server, light(server) as source:
@@ -290,7 +290,7 @@ def test_a_token_called_expired_is_renewed_once_a_call(light, monkeypatch, code)
 
 
 def test_keys_that_cannot_be_renewed_are_refused_as_before(light):
-    """Static keys that the service calls expired are the caller's to mend."""
+    """Static keys that the service rejects as expired are an error for the caller."""
     step = refuse("ExpiredTokenException", "expired")
     with (
         ScriptedServer(step) as server,
@@ -302,7 +302,7 @@ def test_keys_that_cannot_be_renewed_are_refused_as_before(light):
 
 
 def _in_flight(source: LightTransport, server: ScriptedServer, count: int) -> list[PendingResponse]:
-    """Return so many requests of which the server has each."""
+    """Return ``count`` requests that have reached the server."""
     calls = [source.begin("Scan", "t", b'{"TableName":"t"}') for _ in range(count)]
     while len(server.requests) < count:
         time.sleep(0.001)
@@ -310,7 +310,7 @@ def _in_flight(source: LightTransport, server: ScriptedServer, count: int) -> li
 
 
 def test_a_token_that_expired_is_renewed_once_for_all_lanes(light, monkeypatch):
-    """Requests that were in flight when a token expired share one refresh."""
+    """Requests in flight when a token expired share one refresh."""
     _refreshable(monkeypatch)
     expired = refuse("ExpiredTokenException", "expired")
     steps = [expired, expired, expired, answer(), answer(), answer()]
@@ -323,7 +323,7 @@ def test_a_token_that_expired_is_renewed_once_for_all_lanes(light, monkeypatch):
 
 
 def test_a_wrong_clock_is_corrected_for_every_lane(light):
-    """Requests that were signed before the clock was corrected are signed again, not refused."""
+    """Requests signed before the clock was corrected are signed again, not refused."""
     late = {"Date": formatdate(timegm((2031, 1, 1, 0, 0, 0)), usegmt=True)}
     skewed = refuse("InvalidSignatureException", "Signature expired: …", headers=late)
     with ScriptedServer(skewed, skewed, skewed, answer(), answer(), answer()) as server, light(server) as source:
@@ -335,7 +335,7 @@ def test_a_wrong_clock_is_corrected_for_every_lane(light):
 
 
 def test_an_alert_of_tls_is_worth_another_try(monkeypatch):
-    """A load balancer that refuses one handshake may be restarting; only a bad certificate is final."""
+    """A load balancer that refuses a handshake may be restarting. Only a bad certificate is final."""
 
     def alert(listener: socket.socket) -> None:
         link, _ = listener.accept()
@@ -354,8 +354,8 @@ def test_an_alert_of_tls_is_worth_another_try(monkeypatch):
     assert is_transient(refused.value)
 
 
-def test_an_old_connection_is_made_anew(light, monkeypatch):
-    """A connection serves for a quarter of an hour; then the next request asks for the endpoint's addresses again."""
+def test_an_old_connection_is_replaced(light, monkeypatch):
+    """A connection is used for 15 minutes. Then the next request resolves the endpoint's addresses again."""
     now = time.monotonic()
     monkeypatch.setattr(http_connection.time, "monotonic", lambda: now)
     with ScriptedServer() as server, light(server) as source:
@@ -366,7 +366,7 @@ def test_an_old_connection_is_made_anew(light, monkeypatch):
 
 
 def test_an_idle_connection_is_kept_alive(light):
-    """A gateway that forgets idle connections after minutes hears of each once a minute."""
+    """A gateway that drops idle connections after minutes receives a keepalive of each once a minute."""
     with ScriptedServer() as server, light(server) as source:
         source.read("Scan", SCAN)
         (pool,) = source._pools.values()
@@ -382,7 +382,7 @@ DEAD, ALIVE = ("10.0.0.1", 443), ("10.0.0.2", 443)
 
 @pytest.fixture
 def network(monkeypatch):
-    """Return the addresses that are connected to, with the time each is given; ``DEAD`` swallows everything."""
+    """Return the connected addresses with the timeout of each. ``DEAD`` drops everything."""
     asked = []
 
     def connect_to(family, address, timeout_seconds):
@@ -391,15 +391,15 @@ def network(monkeypatch):
             raise TimeoutError
         return socket.socket(family)
 
-    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in (DEAD, ALIVE)]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    infos = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in (DEAD, ALIVE)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: infos)
     monkeypatch.setattr(http_connection, "_connect_to", connect_to)
     monkeypatch.setattr(http_connection, "_shunned_until", {})
     return asked
 
 
 def test_a_dead_address_among_several_is_tried_once_and_shortly(network):
-    """Requests go to the address that answers; later connections begin with it."""
+    """Requests use the address that responds. Later connections start with it."""
     endpoint = http_connection.Endpoint("http://h", "h", 443, None, 5.0, 30.0)
     for _ in range(3):
         with http_connection.connect(endpoint) as connection:
@@ -407,13 +407,13 @@ def test_a_dead_address_among_several_is_tried_once_and_shortly(network):
     assert network == [(DEAD, 1.0), (ALIVE, 1.0), (ALIVE, 1.0), (ALIVE, 1.0)]
 
 
-def test_addresses_that_are_all_slow_get_their_whole_time(network, monkeypatch):
-    """Where no address answers within a second, each is asked again with the whole timeout before the request fails."""
+def test_addresses_that_are_all_slow_get_the_full_timeout(network, monkeypatch):
+    """If no address responds within a second, each is tried again with the full timeout before the request fails."""
     slow = ("10.0.0.3", 443)
-    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in (DEAD, slow)]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-    known = http_connection._connect_to
-    monkeypatch.setattr(http_connection, "_connect_to", lambda family, _, seconds: known(family, DEAD, seconds))
+    infos = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in (DEAD, slow)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: infos)
+    connect = http_connection._connect_to
+    monkeypatch.setattr(http_connection, "_connect_to", lambda family, _, seconds: connect(family, DEAD, seconds))
     endpoint = http_connection.Endpoint("http://h", "h", 443, None, 5.0, 30.0)
     with pytest.raises(ConnectTimeoutError):
         http_connection.connect(endpoint)

@@ -1,4 +1,4 @@
-"""Which source open_page_source takes, and that the light one goes where botocore would go."""
+"""The choice of open_page_source, and the same endpoints in the light transport as in botocore."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ARN = "arn:aws:dynamodb:eu-west-1:123456789012:table/table"
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch):
-    """Give each test clients of its own and an environment without proxies."""
+    """Give each test separate clients and an environment without proxies."""
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
@@ -35,7 +35,7 @@ def clean(monkeypatch):
 
 
 def test_the_light_transport_is_the_default():
-    """Unless something requires botocore, the transport is light; using botocore's on the client changes nothing."""
+    """Unless something requires botocore, the transport is light. Using botocore with the client changes nothing."""
     spec = ClientSpec(endpoint_url=LOCAL)
     BotocoreTransport(spec, 1)
     assert isinstance(open_page_source(spec, 1), LightTransport)
@@ -72,8 +72,8 @@ def test_an_unknown_source_is_refused(monkeypatch):
         ({}, "http://user:word@127.0.0.1:9", BotocoreTransport),
     ],
 )
-def test_what_only_botocore_can_do_is_left_to_it(monkeypatch, environment, url, expected):
-    """Proxies that count for the endpoint, and endpoints with more than a host and a port, take botocore's path."""
+def test_configurations_that_need_botocore_use_it(monkeypatch, environment, url, expected):
+    """Proxies of the endpoint, and endpoints with more than a host and a port, use botocore."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert type(open_page_source(ClientSpec(endpoint_url=url), 1)) is expected
@@ -83,7 +83,7 @@ def test_what_only_botocore_can_do_is_left_to_it(monkeypatch, environment, url, 
     "event", ["before-send.dynamodb", "before-sign.*.Scan", "request-created.dynamodb.PutItem", "needs-retry"]
 )
 def test_a_custom_handler_takes_botocores_path(event):
-    """A handler of the user's own on the client is not passed by."""
+    """A user's handler on the client is not ignored."""
     spec = ClientSpec(endpoint_url=LOCAL)
     spec.client("dynamodb").meta.events.register(event, lambda **_: None)
     assert isinstance(open_page_source(spec, 1), BotocoreTransport)
@@ -118,7 +118,7 @@ def _as_botocore_sends_it(spec: ClientSpec, table: str) -> AWSPreparedRequest:
 
 
 def _without_features(user_agent: str) -> str:
-    """Leave out which of botocore's features a session used: it names some with its first request only."""
+    """Remove botocore's list of used features, some of which it sends with its first request only."""
     return re.sub(r" m/\S+", "", user_agent)
 
 
@@ -142,8 +142,8 @@ def _without_features(user_agent: str) -> str:
         ({}, ClientSpec(endpoint_url="http://LocalHost:80")),
     ],
 )
-def test_requests_go_where_botocore_would_send_them(monkeypatch, environment, spec, table):
-    """Address, user agent and signature are those of botocore's own request, whatever decides them."""
+def test_requests_use_botocores_endpoint(monkeypatch, environment, spec, table):
+    """Address, user agent and signature are those of botocore's request, for all settings."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     theirs = _as_botocore_sends_it(spec, table)

@@ -1,4 +1,4 @@
-"""Both sources over TLS, against servers whose certificates come from a CA made here."""
+"""Both sources over TLS, with servers whose certificates are from a CA of the tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCAN = {"TableName": "table", "Segment": 0, "TotalSegments": 1}
 
 @dataclass(frozen=True)
 class Authority:
-    """Sign certificates and say who signed them."""
+    """Certificate authority that signs certificates."""
 
     bundle: Path
     context_for: Callable[[str], ssl.SSLContext]
@@ -69,7 +69,7 @@ def _certificate(
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Make a certificate authority of our own."""
+    """Create a certificate authority."""
     folder = tmp_path_factory.mktemp("tls")
     root_key = ec.generate_private_key(ec.SECP256R1())
     root = _certificate("root", "root", root_key, root_key, is_authority=True)
@@ -99,7 +99,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.parametrize("variable", ["AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"])
 def test_a_server_of_the_configured_authority_is_trusted(kind, variable, authority, monkeypatch):
-    """The CA bundle that botocore would use is used; a page of many TLS records comes whole over an idle connection."""
+    """Botocore's CA bundle is used. A page of many TLS records arrives completely over an idle connection."""
     monkeypatch.setenv(variable, str(authority.bundle))
     items = [{"id": {"S": "x" * 1000}}] * 1000
     body = json.dumps({"Count": 1000, "Items": items, "ScannedCount": 1000}).encode()
@@ -114,7 +114,7 @@ def test_a_server_of_the_configured_authority_is_trusted(kind, variable, authori
 
 
 def test_a_profiles_authority_is_trusted(kind, authority, monkeypatch, tmp_path):
-    """The ca_bundle of the AWS configuration file counts as the environment's."""
+    """The ca_bundle of the AWS configuration file counts like the environment's."""
     configuration = tmp_path / "config"
     configuration.write_text(f"[default]\nca_bundle = {authority.bundle}\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(configuration))
@@ -138,7 +138,7 @@ def test_a_server_of_an_unknown_authority_gets_no_request(kind, authority, monke
 
 
 def test_a_server_of_another_name_gets_no_request(kind, authority, monkeypatch):
-    """A valid certificate for another host is no certificate for this one."""
+    """A valid certificate of another host is refused."""
     monkeypatch.setenv("AWS_CA_BUNDLE", str(authority.bundle))
     with (
         ScriptedServer(tls=authority.context_for("dynamodb.example.com")) as server,
@@ -151,7 +151,7 @@ def test_a_server_of_another_name_gets_no_request(kind, authority, monkeypatch):
 
 
 def test_a_kept_connection_that_was_closed_is_replaced(kind, authority, monkeypatch):
-    """An encrypted connection that the server closed between two requests is made anew."""
+    """An encrypted connection that the server closed between two requests is replaced."""
     monkeypatch.setenv("AWS_CA_BUNDLE", str(authority.bundle))
     with (
         ScriptedServer(answer(stays_open=False), tls=authority.context_for("127.0.0.1")) as server,
@@ -160,8 +160,8 @@ def test_a_kept_connection_that_was_closed_is_replaced(kind, authority, monkeypa
         assert [source.read("Scan", SCAN).count, source.read("Scan", SCAN).count] == [1, 1]
 
 
-def test_a_request_met_by_a_closing_connection_is_sent_once_more(authority, monkeypatch):
-    """The light transport sends again over TLS as it does without."""
+def test_a_request_on_a_closing_connection_is_sent_once_more(authority, monkeypatch):
+    """The light transport also repeats requests over TLS."""
     monkeypatch.setenv("AWS_CA_BUNDLE", str(authority.bundle))
     with (
         ScriptedServer(answer(), hang_up, tls=authority.context_for("127.0.0.1")) as server,
@@ -172,10 +172,11 @@ def test_a_request_met_by_a_closing_connection_is_sent_once_more(authority, monk
 
 
 def test_an_alert_in_the_middle_is_worth_another_try(authority, monkeypatch):
-    """A host that ends a session by an alert, when it is shut down, may be replaced by another one."""
+    """A host that ends a session with an alert during its shutdown may be replaced by another one."""
 
     def alert(connection: socket.socket) -> bool:
-        # Nothing that is encrypted by this session's keys: the client's library refuses it as the peer's fault.
+        # Bytes that are not encrypted with this session's keys: the client's library treats them as an error of the
+        # peer.
         with socket.socket(fileno=socket.dup(connection.fileno())) as plain:
             plain.sendall(bytes([21, 3, 3, 0, 2, 2, 80]))
         return False
@@ -192,7 +193,7 @@ def test_an_alert_in_the_middle_is_worth_another_try(authority, monkeypatch):
 
 
 def test_a_bundle_that_cannot_be_read_is_named(authority, monkeypatch, tmp_path):
-    """A wrong AWS_CA_BUNDLE is an option to mend, not a fault of the endpoint."""
+    """A wrong AWS_CA_BUNDLE is an option error, not an error of the endpoint."""
     monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "absent.pem"))
     with (
         ScriptedServer(tls=authority.context_for("127.0.0.1")) as server,
@@ -203,8 +204,8 @@ def test_a_bundle_that_cannot_be_read_is_named(authority, monkeypatch, tmp_path)
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_a_probe_tells_the_version(version, authority, monkeypatch):
-    """The probe of an endpoint trusts whom requests trust, and tells which TLS was agreed on."""
+def test_a_probe_reports_the_version(version, authority, monkeypatch):
+    """The probe of an endpoint trusts the same authorities as requests, and reports the version of TLS."""
     monkeypatch.setenv("AWS_CA_BUNDLE", str(authority.bundle))
     context = authority.context_for("127.0.0.1")
     context.maximum_version = version
@@ -214,7 +215,7 @@ def test_a_probe_tells_the_version(version, authority, monkeypatch):
 
 @pytest.mark.parametrize(("host", "is_known"), [("127.0.0.1", False), ("192.0.2.1", True)])
 def test_a_probe_of_a_server_that_is_not_trusted(host, is_known, authority, monkeypatch):
-    """A certificate of an unknown authority, or of another host, is one error that says so."""
+    """A certificate of an unknown authority, or of another host, is one clear error."""
     if is_known:
         monkeypatch.setenv("AWS_CA_BUNDLE", str(authority.bundle))
     with (

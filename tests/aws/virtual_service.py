@@ -1,4 +1,4 @@
-"""A service in virtual time that holds what was written, and misbehaves by a script."""
+"""Service in virtual time that stores writes, and misbehaves by a script."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TEMPLATE = batch_template("rows", *PUT)
 
 
 class Clock:
-    """A time that passes only where somebody waits for it."""
+    """Clock that advances only by waits."""
 
     def __init__(self):
         self.now = 0.0
@@ -27,12 +27,12 @@ class Clock:
 
 def error_of(code, status=400, **response):
     """Return the error that botocore raises for a code."""
-    told = {"Error": {"Code": code, "Message": "told"}, "ResponseMetadata": {"HTTPStatusCode": status}, **response}
-    return ClientError(told, "BatchWriteItem")
+    members = {"Error": {"Code": code, "Message": "told"}, "ResponseMetadata": {"HTTPStatusCode": status}, **response}
+    return ClientError(members, "BatchWriteItem")
 
 
 class Service:
-    """Hold items as the service would, and misbehave by a script: a function of this service and the writes sent."""
+    """Service that stores items, and misbehaves by a script: a function of this service and the sent writes."""
 
     endpoint_url = "http://virtual"
 
@@ -41,7 +41,7 @@ class Service:
         self.items, self.history, self.calls = {}, [], 0
 
     def call(self, operation, table, body):
-        """Answer a request after it was checked as the service checks it."""
+        """Answer a request after the checks of the service."""
         self.calls += 1
         self.clock.now += 0.005
         request = json.loads(body)
@@ -64,7 +64,7 @@ class Service:
 
 
 def writes_of(keys, frame=TEMPLATE, numbers=None):
-    """Return puts of rows with these keys; a row's number, from 0 unless numbers are given, is in attribute n."""
+    """Return puts of rows with these keys. A row's number, from 0 by default, is in attribute n."""
     numbers = np.arange(len(keys)) if numbers is None else np.asarray(numbers, np.int64)
     named = zip(numbers, keys, strict=True)
     texts = [json.dumps({"pk": {"S": f"k{key}"}, "n": {"N": str(n)}}).encode() for n, key in named]
@@ -83,7 +83,7 @@ def laid_out(rows, hashes, units, parts, frame):
 
 
 def storm(seed):
-    """Return a misbehaviour drawn from a seed: how often each fault strikes, in episodes."""
+    """Return a random misbehaviour: the frequency of each fault, in episodes."""
     draw = random.Random(seed)
     odds = {fault: draw.choice([0, 0, 0.05, 0.3]) for fault in ("left", "throttle", "lost", "reset", "refused")}
     bad = {f"k{key}" for key in draw.sample(range(200), draw.choice([0, 0, 3]))}
