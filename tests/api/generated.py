@@ -59,7 +59,7 @@ def options_classes() -> list[type]:
 
 
 def keyword_name(cls: type) -> str:
-    """Return the name of the keywords that mirror an options class."""
+    """Return the name of the keywords class of an options class."""
     return cls.__name__.removesuffix("Options") + "Keywords"
 
 

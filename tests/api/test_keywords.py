@@ -1,4 +1,4 @@
-"""The keyword types are in step with the options classes, and every function takes those of its options."""
+"""The keyword types match the options classes, and every function accepts those of its options."""
 
 import dataclasses
 import inspect
@@ -22,17 +22,17 @@ def fields_of(options):
 
 @pytest.mark.parametrize("path", GENERATED, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_files_are_generated(path):
-    """Stubs and the page of options are what verbs and options make them: run tests/api/generated.py after a change."""
+    """Stubs and the page of options match verbs and options: run tests/api/generated.py after a change."""
     assert path.read_text("utf-8") == GENERATED[path]()
 
 
 def test_keywords_mirror_their_options():
-    """Names, inherited ones included, are those of the options class; all may be left out."""
+    """Names, including inherited ones, are those of the options class. All are optional."""
     mirrored = {options: keyword_class(keyword_name(options)) for options in options_classes()}
-    assert {each: set(found.__annotations__) for each, found in mirrored.items()} == {
-        each: fields_of(each) for each in mirrored
+    assert {name: set(keywords.__annotations__) for name, keywords in mirrored.items()} == {
+        name: fields_of(name) for name in mirrored
     }
-    assert [found for found in mirrored.values() if found.__required_keys__] == []
+    assert [keywords for keywords in mirrored.values() if keywords.__required_keys__] == []
 
 
 def test_every_options_class_has_a_page():
@@ -61,21 +61,25 @@ def test_shared_options_have_one_row():
 
 @pytest.mark.parametrize("name", VERBS)
 def test_functions_take_the_options_of_their_verb(name):
-    """The signature and the docstring that a user sees have each argument, each option, and nothing else."""
+    """The public signature and docstring have each argument, each option, and nothing else."""
     verb, function = VERBS[name], getattr(ddbio, name)
     arguments = arguments_of(verb)
     options = {field.name for field in dataclasses.fields(getattr(ddbio.options, verb.options))}
-    expected = {each.name for each in arguments} | set(verb.more.split()) | options - {each.field for each in arguments}
+    expected = (
+        {argument.name for argument in arguments}
+        | set(verb.more.split())
+        | options - {argument.field for argument in arguments}
+    )
     shown = inspect.signature(function).parameters
     assert set(shown) == expected
-    assert list(shown)[: len(arguments)] == [each.name for each in arguments]
-    assert [each for each in expected if f"\n{each} : " not in function.__doc__] == []
+    assert list(shown)[: len(arguments)] == [argument.name for argument in arguments]
+    assert [name for name in expected if f"\n{name} : " not in function.__doc__] == []
     assert set(function.__annotations__) == {*shown, "return"}
     assert (function.__name__, function.__module__) == (name, "ddbio")
 
 
 def test_wrong_arguments_are_a_type_error():
-    """A missing argument is told with the name of the function, as Python does."""
+    """A missing argument is reported with the name of the function, as Python does."""
     with pytest.raises(TypeError, match=r"compact\(\): missing a required argument: 'path'"):
         ddbio.compact()
 
@@ -86,7 +90,7 @@ def test_help_describes_options():
 
 
 def test_options_are_checked_when_called():
-    """A wrong name is an error in Python, too, which names the nearest one."""
+    """A wrong name is also an error in Python, with the nearest name."""
     wrong: typing.Any = {"rcu_per_secnd": 5}
     with pytest.raises(ddbio.OptionError, match="did you mean 'rcu_per_second'"):
         ddbio.read_table("t", **wrong)

@@ -1,4 +1,4 @@
-"""A caller's function is told how far a job is."""
+"""Progress reports to a function of the caller."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from ddbio.testing import FakeDynamoDB
 
 @pytest.fixture(scope="module")
 def here():
-    """Serve a small table; return where."""
+    """Serve a small table. Return its endpoint."""
     with FakeDynamoDB() as fake:
         lines = b"".join(b'{"Item":{"pk":{"S":"%d"}}}\n' % number for number in range(50))
         fake.load("orders", lines, "pk:S")
@@ -17,7 +17,7 @@ def here():
 
 
 def test_jobs_report_their_end(here, tmp_path):
-    """The last report of a scan, a load, a copy and the reading of an export says that all is done."""
+    """The last report of a scan, a load, a copy and a read of an export has the job as done."""
     seen = []
     ddbio.scan_to_files("orders", tmp_path / "out", engine="local", progress=seen.append, **here)
     ddbio.load_files(tmp_path / "out", "empty", state=str(tmp_path / "state"), progress=seen.append, **here)
@@ -25,7 +25,7 @@ def test_jobs_report_their_end(here, tmp_path):
     ddbio.scan_to_files("orders", tmp_path / "export", format="dynamodb-export", engine="local", **here)
     folder = next(path.parent for path in (tmp_path / "export").rglob("manifest-summary.json"))
     ddbio.read_export_to_files(folder, tmp_path / "read", engine="local", progress=seen.append)
-    ends = [(each.job.split()[0], each.items, each.goal) for each in seen if each.is_done]
+    ends = [(progress.job.split()[0], progress.items, progress.goal) for progress in seen if progress.is_done]
     assert ends == [("scan", 50, 50), ("load", 50, 50), ("copy", 50, 50), ("read", 50, 50)]
 
 
@@ -36,12 +36,12 @@ def test_a_continued_load_counts_what_is_done(here, tmp_path):
     for _ in range(2):
         job = {"job_id": "again", "state": str(tmp_path / "state")}
         ddbio.load_files(tmp_path / "out", "empty", progress=seen.append, **job, **here)
-    assert [(each.items, each.goal) for each in seen if each.is_done] == [(50, 50), (50, 50)]
+    assert [(progress.items, progress.goal) for progress in seen if progress.is_done] == [(50, 50), (50, 50)]
 
 
 def test_an_error_of_the_job_is_its_end(here, tmp_path):
-    """A job that fails reports no end, and its own error is raised."""
+    """A failing job reports no end, and its own error is raised."""
     seen = []
     with pytest.raises(ddbio.NotFoundError):
         ddbio.scan_to_files("missing", tmp_path / "out", progress=seen.append, **here)
-    assert [each for each in seen if each.is_done] == []
+    assert [progress for progress in seen if progress.is_done] == []

@@ -1,4 +1,4 @@
-"""The public names: where each comes from, and that none that users meet is missing."""
+"""Public names: their modules, and their completeness."""
 
 import inspect
 import subprocess
@@ -10,7 +10,7 @@ from ddbio.result import Result
 
 
 def subclasses(cls):
-    """Return a class and all that derive from it."""
+    """Return a class and all its subclasses."""
     return {cls}.union(*(subclasses(child) for child in cls.__subclasses__()))
 
 
@@ -20,11 +20,11 @@ def test_every_error_is_public():
     assert [cls.__name__ for cls in public if getattr(ddbio, cls.__name__, None) is not cls] == []
 
 
-def test_what_functions_return_is_public():
+def test_results_of_functions_are_public():
     """Each plan, job and report that a public function returns has a public name."""
     functions = [getattr(ddbio, name) for name in ddbio.__all__ if inspect.isfunction(getattr(ddbio, name))]
     results = {cls.__name__ for cls in subclasses(Result)}
-    returned = " ".join(str(inspect.signature(each).return_annotation) for each in functions)
+    returned = " ".join(str(inspect.signature(function).return_annotation) for function in functions)
     words = set(returned.replace("[", " ").replace("]", " ").split())
     assert results & words <= set(ddbio.__all__)
 

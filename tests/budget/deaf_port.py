@@ -1,4 +1,4 @@
-"""A port that swallows everything, as a firewall that filters it does: the queue of its listener is full."""
+"""Port that drops everything, like a firewall: the queue of its listener is full."""
 
 from __future__ import annotations
 

@@ -14,18 +14,18 @@ from ddbio.budget.pacing import ThrottleScope
 
 
 class Clock:
-    """Show the time a test sets."""
+    """Clock with a settable time."""
 
     def __init__(self) -> None:
         self.now = 1000.0
 
     def __call__(self) -> float:
-        """Return the time set."""
+        """Return the time."""
         return self.now
 
 
 def spend(budget: LocalBudget, clock: Clock, units: float) -> None:
-    """Acquire on the virtual clock, then settle at what was charged."""
+    """Acquire on the virtual clock, then settle with the charged units."""
     position = budget.enqueue(units)
     while (state := budget.check(position))[0] > 1e-9:
         clock.now += state[0]
@@ -33,7 +33,7 @@ def spend(budget: LocalBudget, clock: Clock, units: float) -> None:
 
 
 def test_threads_share_one_budget_and_every_count_is_exact() -> None:
-    """Eight threads through one budget lose no item, byte, unit or throttle."""
+    """Eight threads with one budget lose no item, byte, unit or throttle."""
     budget: LocalBudget = LocalBudget(4000.0)
 
     def lane(_: int) -> None:
@@ -51,7 +51,7 @@ def test_threads_share_one_budget_and_every_count_is_exact() -> None:
 
 
 def test_without_a_rate_everything_is_granted_and_counted() -> None:
-    """No budget grants at once, throttled or not, and has no peak ratio."""
+    """Without a rate every request is granted immediately, also after throttles, and there is no peak ratio."""
     clock = Clock()
     budget = LocalBudget(None, clock=clock)
     budget.throttled(ThrottleScope.TABLE, "too fast")
@@ -64,7 +64,7 @@ def test_without_a_rate_everything_is_granted_and_counted() -> None:
 
 
 def test_the_peak_is_known_after_ten_seconds() -> None:
-    """A busy budget shows a peak just below the asked rate, and none before 10 s have passed."""
+    """A busy budget shows a peak just below the rate, and none before 10 s have passed."""
     clock = Clock()
     budget = LocalBudget(100.0, clock=clock)
     while clock.now < 1005.0:
@@ -76,7 +76,7 @@ def test_the_peak_is_known_after_ten_seconds() -> None:
 
 
 def test_the_peak_shows_a_page_that_cost_more_than_charged() -> None:
-    """Units count in the window of their grant at what was consumed, not at the estimate."""
+    """Consumed units count in the window of their grant, not the estimate."""
     clock = Clock()
     budget = LocalBudget(100.0, clock=clock)
     position = budget.enqueue(1.0)
@@ -96,8 +96,8 @@ def test_a_table_throttle_slows_the_next_request_down() -> None:
     assert after == pytest.approx(before / 0.7)
 
 
-def test_a_lasting_limit_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    """The account's quota is a warning with its detail, once."""
+def test_a_permanent_limit_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The account's quota is a single warning with its detail."""
     budget = LocalBudget(100.0)
     with caplog.at_level(logging.WARNING, "ddbio.budget"):
         for _ in range(3):
@@ -130,7 +130,7 @@ def test_close_wakes_everybody_who_waits() -> None:
 
 
 def test_after_close_nothing_is_granted_but_pages_under_way_count() -> None:
-    """A closed budget refuses to acquire, counts what is settled, and its time stands still."""
+    """A closed budget refuses to acquire, counts settlements, and its time stops."""
     clock = Clock()
     budget = LocalBudget(None, clock=clock)
     grant = budget.acquire(1.0)
@@ -145,15 +145,15 @@ def test_after_close_nothing_is_granted_but_pages_under_way_count() -> None:
 
 
 def test_progress_is_logged_each_minute(caplog: pytest.LogCaptureFixture) -> None:
-    """A job that has a name logs what it has done once a minute, and nothing before; others log nothing."""
+    """A job with a name logs its progress once a minute, and nothing earlier. Others log nothing."""
     clock = Clock()
     budget, silent = LocalBudget(100.0, job="scan of orders", clock=clock), LocalBudget(100.0, clock=clock)
     with caplog.at_level(logging.INFO, "ddbio"):
-        for each in (budget, silent):
-            grant = each.acquire(0.0)
+        for job_budget in (budget, silent):
+            grant = job_budget.acquire(0.0)
             for seconds, items in ((59.0, 1000), (60.0, 200), (61.0, 5), (120.0, 9)):
                 clock.now = 1000.0 + seconds
-                each.settle(grant, 30.0, items=items)
+                job_budget.settle(grant, 30.0, items=items)
             clock.now = 1000.0
     assert caplog.messages == [
         "scan of orders: 1,200 items in 60 s; 20 items/s and 1.0 of 100 units/s lately",
@@ -162,7 +162,7 @@ def test_progress_is_logged_each_minute(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def brute_force(records: list[tuple[int, float]]) -> float:
-    """Return the highest sum over 100 neighbouring slots by looking at all of them."""
+    """Return the maximum sum over 100 neighbouring slots by checking all of them."""
     slots = [0.0] * (max(slot for slot, _ in records) + 101)
     for slot, units in records:
         slots[slot] += units
@@ -171,7 +171,7 @@ def brute_force(records: list[tuple[int, float]]) -> float:
 
 @given(st.lists(st.tuples(st.integers(0, 2000), st.floats(0, 100)), min_size=1, max_size=60))
 def test_the_peak_is_the_highest_ten_seconds(records: list[tuple[int, float]]) -> None:
-    """Records in order of time give the highest window of the whole run, although only 70 s are retained."""
+    """Records in order of time give the highest window of the entire run, although only 70 s are retained."""
     window = PeakWindow()
     for slot, units in sorted(records):
         window.record(slot / 10 + 0.05, units)
@@ -187,7 +187,7 @@ def test_records_may_come_out_of_order_within_a_minute() -> None:
 
 
 def test_a_pause_of_days_costs_nothing() -> None:
-    """After days without a request the peak is that of before, and late records of the last minute count."""
+    """After days without a request the peak is unchanged, and late records of the last minute count."""
     window = PeakWindow()
     window.record(5.0, 10.0)
     for at_seconds in (1e9, 1e9 - 1, 1e9 - 60):
@@ -198,7 +198,7 @@ def test_a_pause_of_days_costs_nothing() -> None:
 
 
 def test_counts_add_up() -> None:
-    """Adding counts adds every count, and throttles by scope."""
+    """The sum has every count, and throttles by scope."""
     total = RequestCounts(1, 2, 3.0, 4, {"table": 1})
     total.add(RequestCounts(10, 20, 30.0, 40, {"table": 2, "account": 1}))
     assert total == RequestCounts(11, 22, 33.0, 44, {"table": 3, "account": 1})

@@ -30,16 +30,16 @@ rates = st.floats(min_value=1.0, max_value=10_000.0)
 capacities = st.floats(min_value=0.0, max_value=0.1)
 
 
-def due_at(bucket: TokenBucket, place: float, now: float) -> float:
-    """Return when a place falls due if nothing is settled until then."""
-    return now + bucket.wait_seconds(place, now)
+def due_at(bucket: TokenBucket, position: float, now: float) -> float:
+    """Return when a position is due if nothing is settled until then."""
+    return now + bucket.wait_seconds(position, now)
 
 
 @given(rates, capacities, st.lists(st.tuples(units, pauses), min_size=1, max_size=40))
 def test_any_interval_is_within_rate_capacity_and_one_grant(
     rate: float, capacity: float, requests: list[tuple[float, float]]
 ) -> None:
-    """Between any two grants the units granted stay within rate x time + capacity + one grant, in order of arrival."""
+    """Between any two grants the units are at most rate × time + capacity + one grant, in order of arrival."""
     bucket = TokenBucket(rate, capacity)
     now, due = 0.0, []
     for cost, pause in requests:
@@ -56,7 +56,7 @@ def test_any_interval_is_within_rate_capacity_and_one_grant(
 def test_spend_is_within_rate_and_one_overshoot_with_corrections(
     rate: float, capacity: float, requests: list[tuple[float, float, float]]
 ) -> None:
-    """One lane that settles every page consumes at most burst + rate x time + the last page's overshoot."""
+    """A lane that settles every page consumes at most burst + rate × time + the last page's overshoot."""
     bucket = TokenBucket(rate, capacity)
     now, spent = 0.0, 0.0
     for charged, consumed, latency in requests:
@@ -68,8 +68,8 @@ def test_spend_is_within_rate_and_one_overshoot_with_corrections(
 
 
 @given(rates, st.lists(st.tuples(units, units), min_size=1, max_size=40))
-def test_whoever_waits_pays_for_settlements_at_once(rate: float, costs: list[tuple[float, float]]) -> None:
-    """The last in line waits for exactly what was consumed before it: nothing is idle, nothing is free."""
+def test_later_requests_pay_for_settlements_immediately(rate: float, costs: list[tuple[float, float]]) -> None:
+    """The last request waits for exactly the units consumed before it: nothing is idle, nothing is free."""
     bucket, owed = TokenBucket(rate, capacity_seconds=0.0), 0.0
     for charged, _ in costs:
         bucket.reserve(charged, 0.0)
@@ -81,26 +81,26 @@ def test_whoever_waits_pays_for_settlements_at_once(rate: float, costs: list[tup
 
 
 def test_the_bucket_starts_empty_and_saves_only_its_capacity() -> None:
-    """The first grant is paid in full; a long idle time shortens the next wait by the capacity alone."""
+    """The first grant is paid in full. A long idle time shortens the next wait only by the capacity."""
     bucket = TokenBucket(100.0, capacity_seconds=0.05)
     assert bucket.wait_seconds(bucket.reserve(10.0, 1000.0), 1000.0) == pytest.approx(0.1)
     assert bucket.wait_seconds(bucket.reserve(10.0, 2000.0), 2000.0) == pytest.approx(0.05)
 
 
 def test_a_new_rate_holds_for_those_in_line() -> None:
-    """Half the rate doubles what is left to wait."""
+    """Half the rate doubles the remaining wait."""
     bucket = TokenBucket(100.0)
-    place = bucket.reserve(100.0, 0.0)
+    position = bucket.reserve(100.0, 0.0)
     bucket.set_rate(50.0, 0.5)
-    assert bucket.wait_seconds(place, 0.5) == pytest.approx(1.0)
+    assert bucket.wait_seconds(position, 0.5) == pytest.approx(1.0)
 
 
 def test_a_reservation_that_is_never_used_holds_up_nobody() -> None:
-    """The next in line is due on time although the one before it vanished."""
+    """The next request is due on time although the one before it vanished."""
     bucket = TokenBucket(100.0)
     bucket.reserve(10.0, 0.0)
-    place = bucket.reserve(10.0, 0.0)
-    assert bucket.wait_seconds(place, 0.2) == pytest.approx(0.0)
+    position = bucket.reserve(10.0, 0.0)
+    assert bucket.wait_seconds(position, 0.2) == pytest.approx(0.0)
 
 
 # --- throttling -------------------------------------------------------------------------------------------------------
@@ -108,13 +108,13 @@ def test_a_reservation_that_is_never_used_holds_up_nobody() -> None:
 
 @pytest.mark.parametrize("scope", [ThrottleScope.TABLE, ThrottleScope.ACCOUNT])
 def test_a_throttle_cuts_the_rate_and_time_brings_it_back(scope: ThrottleScope) -> None:
-    """A table or account throttle leaves 70 % of the rate, which grows by 5 % a second to the asked one."""
+    """A table or account throttle leaves 70 % of the rate, which recovers by 5 % of the requested rate per second."""
     cut = ThrottleResponse.asked(100.0).after(scope, 10.0)
     assert [cut.rate_per_second(10.0 + s) for s in (0, 2, 6, 60)] == pytest.approx([70.0, 80.0, 100.0, 100.0])
 
 
 def test_throttles_of_one_second_are_one_event() -> None:
-    """Thirty lanes throttled together cut the rate once."""
+    """30 lanes throttled together cut the rate once."""
     response = ThrottleResponse.asked(100.0)
     for lane in range(30):
         response = response.after(ThrottleScope.TABLE, lane / 100)
@@ -122,13 +122,13 @@ def test_throttles_of_one_second_are_one_event() -> None:
 
 
 def test_a_hot_key_range_leaves_the_job_alone() -> None:
-    """A key range throttle does not change the whole job's rate."""
+    """A key range throttle does not change the job's rate."""
     response = ThrottleResponse.asked(100.0)
     assert response.after(ThrottleScope.KEY_RANGE, 1.0) is response
 
 
 def test_the_on_demand_maximum_lowers_the_ceiling_for_good() -> None:
-    """After meeting the on-demand maximum the rate settles below it and stays there."""
+    """After reaching the on-demand maximum the rate settles below it and stays there."""
     response, maximum = ThrottleResponse.asked(100.0), 62.0
     for second in range(600):
         if response.rate_per_second(second) > maximum:
@@ -138,7 +138,7 @@ def test_the_on_demand_maximum_lowers_the_ceiling_for_good() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(ThrottleScope), pauses), max_size=60))
 def test_the_rate_stays_between_nothing_and_the_asked_one(throttles: list[tuple[ThrottleScope, float]]) -> None:
-    """No history of throttles raises the rate above the asked one or stops it altogether."""
+    """No sequence of throttles raises the rate above the requested one or stops it."""
     response, now = ThrottleResponse.asked(100.0), 0.0
     for scope, pause in throttles:
         now += pause
@@ -148,7 +148,7 @@ def test_the_rate_stays_between_nothing_and_the_asked_one(throttles: list[tuple[
 
 
 def test_unbroken_table_throttling_settles_above_a_tenth() -> None:
-    """A throttle every second leaves more than a tenth of the asked rate."""
+    """A throttle every second leaves more than a tenth of the requested rate."""
     response = ThrottleResponse.asked(100.0)
     for second in range(600):
         response = response.after(ThrottleScope.TABLE, second)
@@ -181,7 +181,7 @@ def test_a_throttle_is_read_by_its_reason_else_by_its_code(reasons: list[str], c
 
 @pytest.mark.parametrize("asked", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_budget_must_be_a_positive_number(asked: float) -> None:
-    """A budget that cannot be held is an option error."""
+    """An invalid budget is an option error."""
     with pytest.raises(OptionError, match="positive"):
         Pacer(asked)
 
@@ -194,7 +194,7 @@ Seeds = Callable[[int, int], range]
 
 @dataclass
 class Job:
-    """Run lanes against a pacer on a virtual clock and record what the service sees, per 100 ms."""
+    """Lanes with a pacer on a virtual clock. It records what the service receives per 100 ms."""
 
     asked: float
     seed: int
@@ -209,12 +209,12 @@ class Job:
         self.events: list[tuple[float, int, Callable[[float], None]]] = []
 
     def at(self, instant: float, action: Callable[[float], None]) -> None:
-        """Run an action at an instant, or when the stall that covers it ends."""
+        """Run an action at an instant, or at the end of the stall that covers it."""
         instant = next((end for begin, end in self.stalls if begin <= instant < end), instant)
         heapq.heappush(self.events, (instant, len(self.events) + self.chance.randrange(1 << 60), action))
 
     def lane(self, begins_at: float, ends_at: float) -> None:
-        """Add a lane that has pages to fetch from one instant until another."""
+        """Add a lane that fetches pages from one instant until another."""
         page = self.asked * self.page_seconds
         estimate = page
 
@@ -222,11 +222,11 @@ class Job:
             if now < ends_at:
                 wait(now, self.pacer.reserve(estimate, now), estimate)
 
-        def wait(now: float, place: float, charged: float) -> None:
-            seconds = self.pacer.wait_seconds(place, now)
+        def wait(now: float, position: float, charged: float) -> None:
+            seconds = self.pacer.wait_seconds(position, now)
             if seconds > 0:
                 late = self.chance.expovariate(1 / 0.002)
-                self.at(now + min(seconds, 0.25) + late, lambda then: wait(then, place, charged))
+                self.at(now + min(seconds, 0.25) + late, lambda then: wait(then, position, charged))
             else:
                 send(now, charged)
 
@@ -249,13 +249,13 @@ class Job:
         self.at(begins_at, ask)
 
     def run(self) -> None:
-        """Play all events in order."""
+        """Run all events in order."""
         while self.events:
             now, _, action = heapq.heappop(self.events)
             action(now)
 
     def ratios(self, seconds: int, until: float) -> list[float]:
-        """Return every sliding window's units over its share of the budget."""
+        """Return the units of every sliding window divided by its share of the budget."""
         window = seconds * 10
         sums = [0.0, *accumulate(self.slots[: int(until * 10)])]
         return [(b - a) / (seconds * self.asked) for a, b in zip(sums, sums[window:], strict=False)]
@@ -272,7 +272,7 @@ def uneven(chance: random.Random) -> float:
 
 
 LEAST = {steady: 0.97, uneven: 0.965}
-"""Of 200 jobs with uneven latencies the worst minute had 96.9 %: few lanes, of which several waited for a second."""
+"""In 200 jobs with uneven latencies the worst minute had 96.9 %: few lanes, of which several waited for a second."""
 
 
 @pytest.mark.parametrize("asked", [50.0, 400.0, 20_000.0])
@@ -282,7 +282,7 @@ LEAST = {steady: 0.97, uneven: 0.965}
 def test_a_busy_job_spends_its_budget_and_not_more(
     tasks: int, lanes: int, latency: Callable[[random.Random], float], asked: float, seeds: Seeds
 ) -> None:
-    """With work at hand every 10 s stay below 102 % and every minute above 97 % of the asked rate, but for chance."""
+    """With enough work every 10 s are below 102 % and every minute above 97 % of the rate, except by chance."""
     for seed in seeds(2, 20):
         job = Job(asked, seed, latency)
         for _ in range(tasks * lanes):
@@ -293,7 +293,7 @@ def test_a_busy_job_spends_its_budget_and_not_more(
 
 
 def test_what_ended_tasks_leave_is_spent_by_the_others(seeds: Seeds) -> None:
-    """Tasks that come late or end early change neither bound: nothing lies idle in the tail."""
+    """Tasks that start late or end early do not change the bounds: nothing is idle at the end."""
     for seed in seeds(5, 50):
         job = Job(400.0, seed, uneven)
         chance = random.Random(seed)
@@ -308,20 +308,20 @@ def test_what_ended_tasks_leave_is_spent_by_the_others(seeds: Seeds) -> None:
 
 @pytest.mark.parametrize("stall_seconds", [0.3, 0.6, 1.5])
 def test_a_stalled_machine_does_not_catch_up_in_a_burst(stall_seconds: float, seeds: Seeds) -> None:
-    """When everything stands still for a while, the requests that pile up do not break the 10 s bound."""
+    """After a pause of the machine, the accumulated requests do not exceed the 10 s bound."""
     stalls = tuple((begin, begin + stall_seconds) for begin in (25.0, 85.0, 145.0))
     for seed in seeds(5, 50):
         job = Job(400.0, seed, steady, stalls)
         for _ in range(32):
             job.lane(begins_at=0.0, ends_at=200.0)
         job.run()
-        # One schedule in some hundred has 2.0 to 2.2 %.
+        # About one schedule in 100 has 2.0 to 2.2 %.
         assert max(job.ratios(10, until=200)) <= 1.03, seed
         assert min(job.ratios(60, until=200)) >= 0.99 - 0.0125 - stall_seconds / 60, seed
 
 
 def test_coarse_pages_err_on_the_low_side() -> None:
-    """Where one page costs more than a second of budget, most of the budget is still spent, and no more than it."""
+    """If a page costs more than a second of budget, most of the budget is still spent, and no more than it."""
     job = Job(50.0, 1, steady, page_seconds=2.5)
     for _ in range(4):
         job.lane(begins_at=0.0, ends_at=280.0)
@@ -334,27 +334,27 @@ def test_coarse_pages_err_on_the_low_side() -> None:
 
 @given(at=st.floats(0, 50_000), start=st.floats(1, 1e5))
 def test_the_rate_doubles_every_half_hour(at, start):
-    """Whatever the moment, half an hour later the rate is twice as high and not more."""
+    """At any time, the rate is twice as high half an hour later, and not more."""
     ramp = Ramp(start)
     assert ramp.rate_per_second(at + DOUBLING_SECONDS) == pytest.approx(2 * ramp.rate_per_second(at))
 
 
 def test_the_pacer_keeps_below_the_ramp():
-    """A job that asks for more is held to the ramp's rate, then to its own."""
+    """A job with a higher budget is limited to the ramp's rate, then to its own."""
     pacer = Pacer(3_000.0, Ramp(1_000.0))
     granted, now = 0.0, 0.0
     while now < 10.0:
-        place = pacer.reserve(100.0, now)
-        now += pacer.wait_seconds(place, now)
+        position = pacer.reserve(100.0, now)
+        now += pacer.wait_seconds(position, now)
         granted += 100.0
     assert granted == pytest.approx(10 * 990, rel=0.03)
     late = 2 * DOUBLING_SECONDS
-    place = pacer.reserve(6_000.0, late)
-    assert pacer.wait_seconds(place, late) == pytest.approx(2.0, rel=0.1)
+    position = pacer.reserve(6_000.0, late)
+    assert pacer.wait_seconds(position, late) == pytest.approx(2.0, rel=0.1)
 
 
 def test_a_budget_takes_the_ramp():
-    """The budget of a job hands its ramp on."""
+    """The budget of a job applies its ramp."""
     now = [0.0]
     budget = LocalBudget(10_000.0, ramp=Ramp(1_000.0), clock=lambda: now[0])
     wait_seconds, _ = budget.check(budget.enqueue(990.0))

@@ -68,12 +68,12 @@ def counts(usage: Usage) -> tuple[int, int, float, int]:
 
 
 def connect(address: BudgetAddress) -> socket.socket:
-    """Return a bare connection to the server."""
+    """Return an unauthenticated connection to the server."""
     return socket.create_connection((address.host, address.port), HANG_SECONDS)
 
 
 def wait_until_settled(budget: LocalBudget, requests: int) -> None:
-    """Return when the server has counted so many requests: messages that need no answer take a moment."""
+    """Return when the server has counted ``requests``: messages without a response take a moment."""
     deadline = time.monotonic() + HANG_SECONDS
     while budget.usage().requests < requests and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -94,7 +94,7 @@ def test_processes_and_threads_spend_one_budget_with_exact_counts() -> None:
 
 
 def test_threads_of_one_client_do_not_wait_for_each_other() -> None:
-    """While one lane waits long, another lane of the same client gets its answer."""
+    """While one lane waits long, another lane of the same client gets its response."""
     budget = LocalBudget(1000.0)
     with BudgetServer(budget) as server:
         client, asked, failed = join(server), Event(), []
@@ -121,7 +121,7 @@ def test_threads_of_one_client_do_not_wait_for_each_other() -> None:
     "words", [b"", b"\n", b"GET / HTTP/1.1\r\n\r\n", b'["00", "00"]\n', b"x" * 100_000, b"[1e999]\n"]
 )
 def test_a_stranger_is_refused_and_holds_nobody_up(words: bytes) -> None:
-    """Peers without the key, silent or loud, get nothing and stop nothing."""
+    """Peers without the key, silent or loud, get nothing and block nothing."""
     with BudgetServer(LocalBudget(None)) as server:
         strangers = [connect(server.address) for _ in range(5)]
         for stranger in strangers:
@@ -133,8 +133,8 @@ def test_a_stranger_is_refused_and_holds_nobody_up(words: bytes) -> None:
             stranger.close()
 
 
-def test_strangers_are_bounded_and_a_worker_is_served_beside_them() -> None:
-    """Of connections without a proof only so many stay open: the oldest ends for the next; workers are no strangers."""
+def test_strangers_are_bounded_and_do_not_block_a_worker() -> None:
+    """A limited number of unauthenticated connections stays open: the oldest ends for the next, unlike workers."""
     with BudgetServer(LocalBudget(None)) as server:
         server._listener.max_unauthenticated, server._listener.grace_seconds = 4, 0.0
         early = join(server)
@@ -142,7 +142,7 @@ def test_strangers_are_bounded_and_a_worker_is_served_beside_them() -> None:
         strangers = [connect(server.address) for _ in range(20)]
         for stranger in strangers:
             stranger.settimeout(HANG_SECONDS)
-        # All but the last four get the end of the connection; some have got a challenge before.
+        # All but the last four are disconnected; some have received a challenge.
         ended = [read_all(stranger) for stranger in strangers[:16]]
         assert all(not words or words.startswith(b'"') for words in ended)
         late = join(server)
@@ -156,7 +156,7 @@ def test_strangers_are_bounded_and_a_worker_is_served_beside_them() -> None:
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """Return what a peer sends before it ends the connection."""
+    """Return the bytes from a peer until it disconnects."""
     words = b""
     with suppress(ConnectionError):
         while piece := connection.recv(4096):
@@ -165,8 +165,8 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("side", ["driver", "worker"])
-def test_the_timeout_is_of_a_whole_message(side: str) -> None:
-    """A peer that sends byte by byte has no longer for its message, in the handshake of either side."""
+def test_the_timeout_applies_to_an_entire_message(side: str) -> None:
+    """A peer that sends byte by byte has no additional time, in the handshake of either side."""
     over = Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         there = socket.create_connection(listener.getsockname())
@@ -190,8 +190,8 @@ def test_the_timeout_is_of_a_whole_message(side: str) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED])
-def test_what_strangers_hold_is_taken_back_without_file_descriptors(number: int) -> None:
-    """The oldest of them ends; of other failures nobody suffers."""
+def test_connections_of_strangers_are_closed_without_file_descriptors(number: int) -> None:
+    """The oldest of them ends. Other failures have no effect."""
     here, there = socket.socketpair()
     with here, there, _Listener("127.0.0.1", 0, LocalBudget(None), b"key") as listener, listener.socket:
         listener.socket = Failing(number)
@@ -206,12 +206,12 @@ def test_what_strangers_hold_is_taken_back_without_file_descriptors(number: int)
 
 
 class Failing:
-    """A port that accepts nothing."""
+    """Socket that accepts nothing."""
 
     def __init__(self, number: int) -> None:
         self._number = number
 
-    def accept(self) -> None:  # noqa: D102 - as of a socket
+    def accept(self) -> None:  # noqa: D102 - see socket
         raise OSError(self._number, "gone")
 
     def close(self) -> None:
@@ -219,7 +219,7 @@ class Failing:
 
 
 def test_a_wrong_key_is_refused_by_either_side() -> None:
-    """A client with a wrong key falls back, and a driver that does not know the key is not believed."""
+    """A client with a wrong key falls back, and a driver that does not know the key is not trusted."""
     budget = LocalBudget(None)
     with BudgetServer(budget) as server:
         client = BudgetClient(replace(server.address, key=b"wrong"), fallback_units_per_second=1000.0)
@@ -258,7 +258,7 @@ def test_a_wrong_key_is_refused_by_either_side() -> None:
     "message", [["no such verb"], ["reserve"], [], 7, ["throttled", "nobody", ""], ["settle", 1, 2]]
 )
 def test_a_worker_that_talks_nonsense_is_dropped_alone(message: object) -> None:
-    """A known worker's malformed message ends its connection, not the server."""
+    """An authenticated worker's malformed message ends its connection, not the server."""
     with BudgetServer(LocalBudget(None)) as server:
         broken = MessageChannel(connect(server.address), HANG_SECONDS)
         broken.authenticate_to_driver(server.address.key)
@@ -272,7 +272,7 @@ def test_a_worker_that_talks_nonsense_is_dropped_alone(message: object) -> None:
 
 
 def test_a_worker_that_vanishes_costs_only_what_it_reserved() -> None:
-    """Clients that reserve and die hold up nobody: others are granted after their units."""
+    """Clients that reserve and die block nobody: others are granted after their units."""
     budget = LocalBudget(1000.0)
     with BudgetServer(budget) as server:
         for _ in range(5):
@@ -288,7 +288,7 @@ def test_a_worker_that_vanishes_costs_only_what_it_reserved() -> None:
 
 
 def test_close_reaches_waiting_and_later_clients_and_late_pages_count() -> None:
-    """Closing the driver's budget ends acquire in every worker; a page under way is still counted."""
+    """Closing the driver's budget ends acquire in every worker. A page in flight is still counted."""
     budget = LocalBudget(10.0)
     with BudgetServer(budget) as server:
         client, other = join(server), join(server)
@@ -309,7 +309,7 @@ def test_close_reaches_waiting_and_later_clients_and_late_pages_count() -> None:
 
 
 def test_a_lost_driver_leaves_the_last_portion_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Without a server the client paces itself by the rate it was last given, never without limit, and says so once."""
+    """Without a server the client uses the last reported rate, never without limit, and logs that once."""
     with BudgetServer(LocalBudget(900.0)) as server:
         clients = [join(server, fallback_units_per_second=None) for _ in range(3)]
         for client in (*clients, *clients):
@@ -325,7 +325,7 @@ def test_a_lost_driver_leaves_the_last_portion_and_is_logged_once(caplog: pytest
 
 
 def test_a_driver_never_reached_leaves_the_static_portion() -> None:
-    """A refused connection falls back to the static portion at once."""
+    """After a refused connection the static portion applies immediately."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     client = BudgetClient(BudgetAddress("127.0.0.1", port, b"key"), fallback_units_per_second=100.0)
@@ -335,7 +335,7 @@ def test_a_driver_never_reached_leaves_the_static_portion() -> None:
 
 
 def test_a_mute_driver_is_given_up_after_the_timeout() -> None:
-    """A driver that accepts and never answers leaves the static portion."""
+    """A driver that accepts and never responds leaves the static portion."""
     with socket.create_server(("127.0.0.1", 0)) as mute:
         address = BudgetAddress("127.0.0.1", mute.getsockname()[1], b"key")
         client = BudgetClient(address, fallback_units_per_second=1000.0, timeout_seconds=0.2)
@@ -344,7 +344,7 @@ def test_a_mute_driver_is_given_up_after_the_timeout() -> None:
 
 
 def test_what_was_done_alone_is_counted_when_the_driver_is_back() -> None:
-    """A client that lost its connection reconnects at its end and reports everything it did meanwhile."""
+    """A client that lost its connection reconnects at its end and reports everything in between."""
     budget = LocalBudget(1000.0)
     with BudgetServer(budget) as server:
         client = join(server)
@@ -361,7 +361,7 @@ def test_what_was_done_alone_is_counted_when_the_driver_is_back() -> None:
 
 
 def test_a_client_returns_to_the_driver() -> None:
-    """After the pause between attempts the next request is granted by the driver again."""
+    """After the pause between attempts the driver grants the next request again."""
     with BudgetServer(LocalBudget(1000.0)) as server:
         client = join(server)
         client.acquire(1.0)
@@ -374,14 +374,14 @@ def test_a_client_returns_to_the_driver() -> None:
 
 
 def wait_until_connected(client: BudgetClient) -> None:
-    """Return when the client has reached its driver again, which it tries beside its requests."""
+    """Return when the client has reached its driver again, which it tries in the background."""
     deadline = time.monotonic() + HANG_SECONDS
     while client._channel is None and time.monotonic() < deadline:
         client.acquire(0.0)
 
 
 def test_a_port_that_swallows_everything_holds_up_no_request() -> None:
-    """Where the driver's port is filtered, requests wait for the first attempt to connect and for no later one."""
+    """If the driver's port is filtered, requests wait for the first attempt to connect and for no later one."""
     with deaf_port() as port:
         address = BudgetAddress("127.0.0.1", port, b"key")
         client = BudgetClient(address, fallback_units_per_second=None, timeout_seconds=HANG_SECONDS)
@@ -394,7 +394,7 @@ def test_a_port_that_swallows_everything_holds_up_no_request() -> None:
 
 
 def test_one_task_of_a_process_waits_for_a_port_that_swallows_everything(caplog: pytest.LogCaptureFixture) -> None:
-    """The clients after the first know that the driver is out of reach, and a fenced one that it is not met."""
+    """The clients after the first know that the driver is unreachable, and a fenced one reports that it never was."""
     with deaf_port() as port:
         address = BudgetAddress("127.0.0.1", port, b"key")
         with caplog.at_level(logging.WARNING, "ddbio.budget"):
@@ -407,12 +407,12 @@ def test_one_task_of_a_process_waits_for_a_port_that_swallows_everything(caplog:
                 assert attempt is None or not client.has_met_driver()
                 client.settle(client.acquire(1.0), 1.0, items=number)
                 assert client.close().items == number
-        # One that had waited would have said so.
+        # One that had waited would have logged it.
         assert len(caplog.messages) == 1
 
 
-def test_a_driver_that_comes_into_reach_is_met_again() -> None:
-    """What a process remembers of a driver ends with the first connection, which a task may insist on."""
+def test_a_driver_that_becomes_reachable_is_reached_again() -> None:
+    """The process forgets an unreachable driver at the first connection, which a task may force."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     early = BudgetClient(BudgetAddress("127.0.0.1", port, b"key"), fallback_units_per_second=None)
@@ -429,7 +429,7 @@ def test_a_driver_that_comes_into_reach_is_met_again() -> None:
 
 
 def test_what_was_done_alone_is_reported_once() -> None:
-    """A worker that loses and finds its driver twice has every request counted once."""
+    """A worker that loses and reaches its driver twice has every request counted once."""
     budget = LocalBudget(1000.0)
     with BudgetServer(budget) as server:
         client = join(server)
@@ -445,7 +445,7 @@ def test_what_was_done_alone_is_reported_once() -> None:
 
 
 def test_a_portion_that_is_spent_alone_is_corrected() -> None:
-    """While the driver is away a request that cost more than expected delays the next by that much."""
+    """While the driver is unreachable, a request that cost more than expected delays the next by that much."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     client = BudgetClient(BudgetAddress("127.0.0.1", port, b"key"), fallback_units_per_second=1000.0)
@@ -455,7 +455,7 @@ def test_a_portion_that_is_spent_alone_is_corrected() -> None:
 
 
 def test_the_server_listens_at_the_given_address() -> None:
-    """The address to bind may differ from the one that workers use, ports from a range are tried in turn."""
+    """The address to bind may differ from the one that workers use. Ports of a range are tried in turn."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         busy = taken.getsockname()[1]
         with BudgetServer(LocalBudget(None), "localhost", bind="127.0.0.1", ports=(busy, 0)) as server:
@@ -468,7 +468,7 @@ def test_the_server_listens_at_the_given_address() -> None:
 
 
 def test_without_any_budget_nothing_is_limited() -> None:
-    """An unlimited driver and no static portion stay unlimited when the driver is gone."""
+    """An unlimited driver and no static portion stay unlimited when the driver is lost."""
     with BudgetServer(LocalBudget(None)) as server:
         client = join(server, fallback_units_per_second=None)
         assert client.acquire(1e12).central
@@ -486,7 +486,7 @@ def test_a_closed_client_grants_nothing() -> None:
 
 
 def test_many_random_workers_add_up() -> None:
-    """Clients that come and go with random pages leave exactly their sums."""
+    """Clients that come and go with random pages result in their exact sums."""
     budget, chance, expected = LocalBudget(None), random.Random(7), RequestCounts()
     pages = [[(chance.randrange(50), chance.randrange(10**6), float(chance.randrange(300))) for _ in range(40)]
              for _ in range(12)]  # fmt: skip
@@ -507,7 +507,7 @@ def test_many_random_workers_add_up() -> None:
 
 
 def test_the_address_pickles_and_hides_its_key() -> None:
-    """An address reaches the workers whole; neither repr nor str shows the key."""
+    """An address is pickled completely. Neither repr nor str shows the key."""
     address = BudgetAddress("127.0.0.1", 4711, b"a very secret key")
     assert pickle.loads(pickle.dumps(address)) == address
     assert "secret" not in f"{address!r} {address}"
@@ -515,7 +515,7 @@ def test_the_address_pickles_and_hides_its_key() -> None:
 
 @pytest.mark.parametrize("rate", [None, 1000.0])
 def test_only_the_latest_attempt_of_a_task_is_granted_requests(rate: float | None) -> None:
-    """An attempt ends at its next request when a later one has begun, and when it begins after a later one."""
+    """An attempt ends at its next request when a later one has started, and when it starts after a later one."""
     with BudgetServer(LocalBudget(rate)) as server:
         old, other, new, late = (
             BudgetClient(server.address, fallback_units_per_second=None, attempt=TaskAttempt(task, number, 60.0))
@@ -528,7 +528,7 @@ def test_only_the_latest_attempt_of_a_task_is_granted_requests(rate: float | Non
         for ended in (lambda: old.acquire(1.0), old.require_latest, lambda: late.acquire(1.0)):
             with pytest.raises(AttemptReplacedError, match="another attempt of this task has started"):
                 ended()
-        # What was granted before is sent; the position in the line is asked for again, and refused.
+        # An earlier grant is sent; the position in the queue is requested again, and refused.
         waiting.wait_seconds()
         with pytest.raises(AttemptReplacedError):
             waiting.wait_seconds()
@@ -540,7 +540,7 @@ def test_only_the_latest_attempt_of_a_task_is_granted_requests(rate: float | Non
 
 
 def test_an_attempt_that_lost_the_driver_ends_before_spark_begins_another() -> None:
-    """An attempt goes on alone only as long as no other can have begun; one that never met the driver goes on."""
+    """An attempt continues alone only while no other can have started. One that never reached the driver continues."""
     with BudgetServer(LocalBudget(None)) as server:
         patient, frozen = (
             BudgetClient(server.address, fallback_units_per_second=None, attempt=TaskAttempt("1", 1, seconds))
@@ -559,7 +559,7 @@ def test_an_attempt_that_lost_the_driver_ends_before_spark_begins_another() -> N
 
 
 def test_a_later_attempt_waits_until_the_earlier_one_must_ask_again() -> None:
-    """When the later attempt may send its first request, the earlier one may send none, though it asks but at times."""
+    """When the later attempt may send its first request, the earlier one may send none, although it rarely asks."""
     with BudgetServer(LocalBudget(None)) as server:
         old, new, other = (
             FencedBudget(
@@ -581,5 +581,5 @@ def test_a_later_attempt_waits_until_the_earlier_one_must_ask_again() -> None:
         for going in (new, other):
             going.acquire(1.0)
             going.fence.require_latest()
-        for each in (old, new, other):
-            each.fence.close()
+        for attempt in (old, new, other):
+            attempt.fence.close()

@@ -1,4 +1,4 @@
-"""What a worker process counts where no rate bounds it."""
+"""Counts of a worker process without a rate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HANG_SECONDS = 200.0
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    """Return when a condition holds, which another thread brings about."""
+    """Return when a condition holds, which another thread fulfils."""
     deadline = time.monotonic() + HANG_SECONDS
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -29,18 +29,18 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 def threads() -> set[threading.Thread]:
     """Return the threads of budgets."""
-    return {each for each in threading.enumerate() if each.name == "ddbio-budget"}
+    return {thread for thread in threading.enumerate() if thread.name == "ddbio-budget"}
 
 
 @pytest.fixture
 def deaf() -> Iterator[BudgetAddress]:
-    """Return the address of a port that swallows everything."""
+    """Return the address of a port that drops everything."""
     with deaf_port() as port:
         yield BudgetAddress("127.0.0.1", port, b"key")
 
 
 def test_without_an_address_everything_is_granted_and_only_counted() -> None:
-    """No thread is started that could connect, and the counts come at the end."""
+    """No thread is started that could connect, and the counts are reported at the end."""
     before = threads()
     budget = UnlimitedBudget()
     for _ in range(3):
@@ -55,8 +55,8 @@ def test_without_an_address_everything_is_granted_and_only_counted() -> None:
         budget.acquire(1.0)
 
 
-def test_a_driver_that_looks_sees_the_counts_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
-    """What a task does shows at the driver while it runs, each request once, and the last of it when it ends."""
+def test_a_driver_that_needs_them_gets_the_counts_during_the_job(caplog: pytest.LogCaptureFixture) -> None:
+    """The work of a task is visible at the driver while it runs, each request once, and the last one when it ends."""
     central = LocalBudget(None)
     with BudgetServer(central) as server:
         budget = UnlimitedBudget(server.address)
@@ -77,7 +77,7 @@ def test_a_driver_that_looks_sees_the_counts_meanwhile(caplog: pytest.LogCapture
 
 @pytest.mark.parametrize("is_limited", [False, True])
 def test_a_job_that_is_stopped_is_stopped_in_every_worker(*, is_limited: bool) -> None:
-    """A worker learns that the driver's budget is closed, be it by a limit that its own counts exceed."""
+    """A worker learns that the driver's budget is closed, also by a limit that its own counts exceed."""
     central = LocalBudget(None)
     if is_limited:
         central.bound(JobLimits(units=10.0))
@@ -98,15 +98,15 @@ def test_a_job_that_is_stopped_is_stopped_in_every_worker(*, is_limited: bool) -
     assert (central.exceeded is not None) == is_limited
 
 
-def test_a_driver_out_of_reach_costs_nothing_and_loses_nothing(deaf: BudgetAddress) -> None:
-    """Where the driver's port swallows everything, the counts come at the end as if there were none."""
+def test_an_unreachable_driver_costs_nothing_and_loses_nothing(deaf: BudgetAddress) -> None:
+    """If the driver's port drops everything, the counts come at the end as if there was no driver."""
     budget = UnlimitedBudget(deaf)
     budget.settle(budget.acquire(1.0), 2.0, items=3)
     assert budget.close() == RequestCounts(items=3, consumed_units=2.0, requests=1)
 
 
-def test_what_a_lost_driver_was_not_told_comes_at_the_end() -> None:
-    """A connection that breaks leaves what was counted since."""
+def test_counts_that_a_lost_driver_did_not_get_come_at_the_end() -> None:
+    """A connection that breaks leaves the later counts."""
     central = LocalBudget(None)
     with BudgetServer(central) as server:
         budget = UnlimitedBudget(server.address)

@@ -13,13 +13,13 @@ from ddbio.cli.main import run
 @pytest.fixture(autouse=True)
 def _nothing_stays_frozen():
     yield
-    # A command tells the collector of garbage to leave out all that is there when it begins.
+    # A command excludes all objects that exist at its start from garbage collection.
     gc.unfreeze()
 
 
 @pytest.fixture
 def ddbio(capsys):
-    """Return a function that runs a command in this process, and returns its exit code and what it prints."""
+    """Return a function that runs a command in this process, and returns its exit code and output."""
 
     def call(*arguments):
         code = 0

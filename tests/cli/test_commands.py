@@ -1,4 +1,4 @@
-"""The table of commands: each row makes a command that takes what its verb takes, and prints what it returns."""
+"""The table of commands: each row is a command that takes the arguments of its verb, and prints its result."""
 
 import dataclasses
 import inspect
@@ -66,19 +66,22 @@ def options_of(row):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_takes_the_options_of_its_verb(name):
-    """Each is an argument or a flag, or the row leaves it out; other parameters are those that the run has."""
+    """Each option is an argument or a flag, or excluded by the row. Other parameters are those of the run."""
     row, command = COMMANDS[name], make_command(COMMANDS[name])
     assert command.name == name.split()[-1]
     assert command.help.splitlines()[0].endswith(".")
-    assert len({each.name for each in command.params}) == len(command.params)
-    taken = {each.name for each in command.params} - {"as_json", "quiet", "dry_run"}
+    assert len({parameter.name for parameter in command.params}) == len(command.params)
+    taken = {parameter.name for parameter in command.params} - {"as_json", "quiet", "dry_run"}
     fields = {field.name for field in dataclasses.fields(options_of(row))} if options_of(row) else set()
     named = {part for text in (row.arguments or "").split() for part in text.strip("?.").partition(":")[0].split("=")}
     assert set(row.without.split()) <= fields
     assert fields - taken - named <= {*row.without.split(), *PYTHON_ONLY}
     if row.call:
         run = function_at(f"cli.{row.call}")
-        assert any(each.kind is each.VAR_KEYWORD for each in inspect.signature(run).parameters.values()) or not fields
+        assert (
+            any(parameter.kind is parameter.VAR_KEYWORD for parameter in inspect.signature(run).parameters.values())
+            or not fields
+        )
     else:
         run = function_at(row.run or VERBS[row.verb].run)
         others = taken - fields - {text.partition("=")[0] for text in (row.arguments or "").split() if "=" in text}
@@ -87,15 +90,17 @@ def test_a_command_takes_the_options_of_its_verb(name):
 
 
 def test_every_command_is_listed_with_its_first_line():
-    """Lists, which make none of their commands, have the first line of each one's help; groups have commands."""
+    """Lists, which create no commands, have the first line of each one's help. Groups have commands."""
     for group in [cli, *(cli.commands[name] for name in GROUPS)]:
-        assert {name: each.help.splitlines()[0] for name, each in group.commands.items()} == group.commands.summaries
+        assert {
+            name: command.help.splitlines()[0] for name, command in group.commands.items()
+        } == group.commands.summaries
     assert {name.split()[0] for name in COMMANDS} == set(cli.commands)
     assert [name for name in GROUPS if not isinstance(cli.commands[name], click.Group)] == []
 
 
 def test_every_verb_has_a_command():
-    """Those without one have what the other form of their verb prints, or are for Python."""
+    """Verbs without a command return the output of another verb, or are for Python only."""
     taken = {verb for row in COMMANDS.values() for verb in (row.verb, row.plan)}
     for_python = {"fold_exports", "maintain_by_policy", "read_changes", "read_expired", "read_export", "read_table"}
     for_python |= {"read_export_batches", "rollback", "write_table"}
@@ -103,8 +108,8 @@ def test_every_verb_has_a_command():
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory):
-    """Serve tables, and return where, with files of one, an export, and rows."""
+def resources(tmp_path_factory):
+    """Serve tables, and return their endpoint, with files of one, an export, and rows."""
     folder = tmp_path_factory.mktemp("places")
     (folder / "rows.jsonl").write_text('{"pk":"c","n":1}\n{"pk":"d","n":2}\n')
     with FakeDynamoDB() as fake:
@@ -119,14 +124,14 @@ def places(tmp_path_factory):
 
 
 @pytest.fixture
-def run(ddbio, places, tmp_path):
-    """Return a function that runs a command line at the places that it names."""
-    endpoint_url, known = places
-    names = {name: str(path) for name, path in {**known, "OUT": tmp_path / "out"}.items()}
+def run(ddbio, resources, tmp_path):
+    """Return a function that runs a command line with the resources that it names."""
+    endpoint_url, resource_paths = resources
+    names = {name: str(path) for name, path in {**resource_paths, "OUT": tmp_path / "out"}.items()}
 
     def call(line, *flags):
         words = [names.get(word, word) for word in line.split()]
-        takes_endpoint = {"endpoint_url"} & {each.name for each in command_of(line).params}
+        takes_endpoint = {"endpoint_url"} & {parameter.name for parameter in command_of(line).params}
         where = ["--endpoint-url", endpoint_url, "--region", "us-east-1"] if takes_endpoint else []
         done = ddbio(*words, *where, *flags)
         for name, path in names.items():
@@ -143,9 +148,9 @@ def command_of(line):
     )
 
 
-@pytest.mark.parametrize(("line", "text", "values"), RUNS, ids=lambda each: each if isinstance(each, str) else "")
+@pytest.mark.parametrize(("line", "text", "values"), RUNS, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_command_prints_for_people_and_for_programs(run, tmp_path, line, text, values):
-    """A report is text, or one JSON object; --quiet leaves nothing on stderr; a plan writes nothing."""
+    """A report is text, or one JSON object. --quiet leaves stderr empty. A plan writes nothing."""
     done = run(line)
     assert done.returncode == 0, done.stderr
     assert text in done.stdout
@@ -153,20 +158,20 @@ def test_a_command_prints_for_people_and_for_programs(run, tmp_path, line, text,
     assert is_written == ("OUT" in line and "dry-run" not in line and "plan" not in line)
     if is_written:
         (tmp_path / "out").rename(tmp_path / "before")
-    flags = ["--quiet"] if "quiet" in {each.name for each in command_of(line).params} else []
+    flags = ["--quiet"] if "quiet" in {parameter.name for parameter in command_of(line).params} else []
     done = run(line, "--json", *flags)
     assert (done.returncode, done.stderr if flags else "") == (0, "")
     assert json.loads(done.stdout).items() >= values.items()
 
 
-def test_what_differs_is_told_by_the_exit_code(run):
+def test_differences_determine_the_exit_code(run):
     """A validation that finds a difference ends with 1, as text and as JSON."""
     assert run("validate orders ROWS").returncode == 1
     assert json.loads(run("validate orders ROWS", "--json").stdout)["missing"] == 2
 
 
 def test_scan_takes_the_schema_that_schema_prints(run, tmp_path):
-    """No value is rescued where the columns are those that were inferred."""
+    """No value is rescued if the columns are the inferred ones."""
     (tmp_path / "schema.json").write_text(run("schema orders", "--json").stdout)
     report = json.loads(run("scan orders OUT", "--schema", tmp_path / "schema.json", "--json").stdout)
     assert (report["rows"], report["rescued"]) == (2, 0)

@@ -1,4 +1,4 @@
-"""Flags made from options: what is given several times."""
+"""Flags of options: repeated ones."""
 
 import gc
 
@@ -13,7 +13,7 @@ from ddbio.scan.options import ScanOptions
 
 
 def print_columns(**flags):
-    """Print the columns that flags name."""
+    """Print the columns of the flags."""
     click.echo(repr(parse_flags(ScanOptions, {**flags, "table": "t"}).columns))
 
 
@@ -30,20 +30,20 @@ command = click.Command("columns", params=flags_of(ScanOptions, without=["table"
     ids=repr,
 )
 def test_names_add_up(arguments, columns):
-    """A flag that takes names may be given again: no name is lost."""
+    """A flag with names may be repeated: no name is lost."""
     done = CliRunner().invoke(command, arguments)
     assert done.output == f"{columns}\n"
 
 
 @pytest.mark.parametrize("options", [ChangesReadOptions, ReplayOptions])
 def test_names_of_keys_are_no_file(options):
-    """Where keys are named, their flag takes names; where items are looked up, a file."""
-    given = {"dest": "log"} if options is ReplayOptions else {}
-    assert parse_flags(options, {"source": "a.json", "keys": "pk,sk", **given}).keys == ("pk", "sk")
+    """A flag for key names takes names; a flag for keys to look up takes a file."""
+    values = {"dest": "log"} if options is ReplayOptions else {}
+    assert parse_flags(options, {"source": "a.json", "keys": "pk,sk", **values}).keys == ("pk", "sk")
 
 
 def test_a_process_that_runs_many_commands_frees_their_memory():
-    """What a command leaves behind is not frozen: the collector works already."""
+    """The memory of a command is not frozen: the collector is already enabled."""
     before = gc.get_freeze_count()
     CliRunner().invoke(command, [])
     assert gc.get_freeze_count() == before
@@ -62,12 +62,12 @@ def test_a_process_that_runs_many_commands_frees_their_memory():
     ],
 )
 def test_messages_name_flags(message, shown):
-    """Options are called as the command line calls them; names in data and in paths stay."""
+    """Options are shown as flags. Names in data and in paths are unchanged."""
     assert in_flags(message) == shown
 
 
 def test_a_broken_schema_file_is_named(tmp_path):
-    """Whatever is wrong with a schema file, the message names the file."""
+    """For any error in a schema file, the message names the file."""
     for number, text in enumerate(["{", "{}", "[]", '{"fields": 1}', '{"version": 99}']):
         path = tmp_path / f"{number}.json"
         path.write_text(text)

@@ -1,6 +1,6 @@
-"""The command line as a script sees it: stdout, stderr, exit code.
+"""The command line for scripts: stdout, stderr, exit code.
 
-Commands run in this process, but for those whose start, whose end, or whose interruption is tested.
+Commands run in this process, except those whose start, end or interruption is tested.
 """
 
 import json
@@ -29,18 +29,18 @@ def server():
 
 @pytest.fixture
 def endpoint(server):
-    """Return where it is served."""
+    """Return its endpoint."""
     return server.endpoint_url
 
 
 def process_of(*arguments, **environment):
-    """Run a command in a process of its own."""
+    """Run a command in a separate process."""
     command = [sys.executable, "-m", "ddbio", *map(str, arguments)]
     return subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ, **environment})
 
 
 def interrupted(server, operation, requests, arguments, number=signal.SIGINT):
-    """Run a command in a process that is interrupted after so many requests; return its exit code and its stderr."""
+    """Run a command in a process that is interrupted after ``count`` requests. Return its exit code and its stderr."""
     before = server.requests().get(operation, 0)
     command = [sys.executable, "-m", "ddbio", *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
@@ -52,7 +52,7 @@ def interrupted(server, operation, requests, arguments, number=signal.SIGINT):
 
 
 def test_a_process_prints_and_exits(endpoint):
-    """``python -m ddbio`` prints what it is asked for, and its exit code tells a failure."""
+    """``python -m ddbio`` prints the requested output, and its exit code shows a failure."""
     done = process_of("--version")
     assert (done.returncode, done.stdout.startswith("ddbio, version 0."), done.stderr) == (0, True, "")
     done = process_of("table", "describe", "absent", "--endpoint-url", endpoint, "--json")
@@ -60,7 +60,7 @@ def test_a_process_prints_and_exits(endpoint):
 
 
 def test_a_reader_of_stdout_that_leaves_ends_a_command(endpoint):
-    """What ``head`` has read is printed; that it reads no more is told by no message and no traceback."""
+    """Lines that ``head`` has read are printed. When it closes stdout there is neither a message nor a traceback."""
     command = [sys.executable, "-m", "ddbio", "read", "flights", "--endpoint-url", endpoint, "--limit", "2000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         assert "carrier_flight" in json.loads(running.stdout.readline())
@@ -70,13 +70,13 @@ def test_a_reader_of_stdout_that_leaves_ends_a_command(endpoint):
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-"])
 def test_a_command_whose_output_is_closed_succeeds(closed):
-    """As a script may start it that wants nothing but the exit code."""
+    """A script may start it without stdout and stderr, just for the exit code."""
     command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "ddbio", "table", "--help"]
     assert subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
 def test_help_imports_no_verb():
-    """What only lists verbs loads none of the libraries that they need."""
+    """Lists of verbs load none of the verbs' libraries."""
     script = "import sys\nfrom ddbio.cli.main import run\ntry:\n    run(['--help'])\nexcept SystemExit:\n    pass\n"
     script += (
         "print(sorted({'boto3', 'moto', 'numba', 'numpy', 'pyarrow', 'pydantic', 'pyspark'} & sys.modules.keys()))"
@@ -87,27 +87,27 @@ def test_help_imports_no_verb():
 
 
 def loaded_by(script):
-    """Return which large libraries a process loads for a script."""
+    """Return the large libraries that a process loads for a script."""
     script += "\nimport sys\nprint(sorted({'moto', 'numba', 'pyarrow', 'pyspark'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     return done.stdout.splitlines()[-1]
 
 
 def test_verbs_that_only_ask_the_service_load_no_loops(endpoint):
-    """Whoever reads and writes no items waits for no library that does."""
+    """A verb that reads and writes no items loads no library for items."""
     verbs = ["table describe flights", "backup create flights", "backup list", "export list", "import list"]
     flags = ["--endpoint-url", endpoint, "--region", "us-east-1", "--json"]
-    given = [[*verb.split(), *flags] for verb in verbs]
-    assert loaded_by(f"from ddbio.cli.main import run\nfor words in {given}:\n    run(words)") == "[]"
+    commands = [[*verb.split(), *flags] for verb in verbs]
+    assert loaded_by(f"from ddbio.cli.main import run\nfor words in {commands}:\n    run(words)") == "[]"
 
 
 def test_what_plans_by_figures_loads_no_loops():
-    """Imports of the service, and advice on capacity and ways, read no items: their modules load nothing that does."""
+    """Imports by the service, and advice on capacity and methods, read no items and load no item libraries."""
     assert loaded_by("import ddbio.export.imports, ddbio.advice.capacity, ddbio.advice.advise") == "[]"
 
 
 def test_an_error_in_making_a_command_is_no_unknown_command():
-    """A KeyError of its module is raised; only a name that is not listed is unknown."""
+    """A KeyError of its module is raised. Only a name that is not listed is unknown."""
 
     class Broken(Commands):
         def _make(self, name):
@@ -134,11 +134,11 @@ def test_an_error_in_making_a_command_is_no_unknown_command():
     ],
 )
 def test_failures_are_one_line_and_one_object(ddbio, endpoint, tmp_path, arguments, failure):
-    """A failure is one line on stderr, one JSON object with --json, and an exit code that tells usage from the rest."""
+    """A failure is one line on stderr, one JSON object with --json, and an exit code that shows usage errors."""
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
-    places = {"OUT": str(tmp_path / "out"), "FULL": str(tmp_path / "full")}
-    arguments = [places.get(argument, argument) for argument in arguments]
+    folders = {"OUT": str(tmp_path / "out"), "FULL": str(tmp_path / "full")}
+    arguments = [folders.get(argument, argument) for argument in arguments]
     done = ddbio(*arguments, "--endpoint-url", endpoint, "--json")
     code, kind, message = failure
     error = json.loads(done.stdout)["error"]
@@ -150,7 +150,7 @@ def test_failures_are_one_line_and_one_object(ddbio, endpoint, tmp_path, argumen
 
 @pytest.mark.parametrize("words", [(), ("plan",), ("export",)])
 def test_a_group_alone_prints_its_help(ddbio, words):
-    """Who names no verb is shown those there are, line by line, and told that this was no usage."""
+    """Without a verb, the verbs are listed line by line, with a usage error."""
     done = ddbio(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("Usage: ddbio ")
@@ -159,18 +159,18 @@ def test_a_group_alone_prints_its_help(ddbio, words):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_leaves_nothing_and_a_rerun_works(ddbio, server, endpoint, tmp_path, number):
-    """Ctrl-C or SIGTERM in the middle ends with 130, no partial output, and the next run succeeds."""
+    """Ctrl-C or SIGTERM during a run ends with 130, no partial output, and the next run succeeds."""
     words = ["scan", "flights", tmp_path / "out", "--endpoint-url", endpoint]
     slow = [*words, "--rcu-per-second", "50", "--segments", "4", "--lanes", "2"]
-    # The sample asks for four pages at most: with twelve, the scan itself is under way.
-    code, told = interrupted(server, "Scan", 12, slow, number)
-    assert (code, "interrupted" in told) == (130, True)
+    # The sample reads at most four pages: with twelve, the scan itself is running.
+    code, stderr = interrupted(server, "Scan", 12, slow, number)
+    assert (code, "interrupted" in stderr) == (130, True)
     assert not (tmp_path / "out").exists()
     assert ddbio(*words, "--json").returncode == 0
 
 
-def test_load_foresees_and_goes_on(ddbio, endpoint, server, tmp_path):
-    """The plan is printed and nothing written; a load names its job, and the same job again has nothing to do."""
+def test_a_load_is_planned_and_resumed(ddbio, endpoint, server, tmp_path):
+    """The plan is printed and nothing written. A load names its job, and repeating the job has nothing to do."""
     server.load("planned", b"", "pk:S")
     (tmp_path / "rows.jsonl").write_text('{"pk":"a","n":1}\n{"pk":"b","n":2}\n')
     words = [tmp_path / "rows.jsonl", "planned", "--endpoint-url", endpoint]
@@ -183,33 +183,35 @@ def test_load_foresees_and_goes_on(ddbio, endpoint, server, tmp_path):
     assert "nightly, after 2 rows of earlier runs" in ddbio("load", *words).stdout
 
 
-def test_an_interrupted_load_says_how_it_goes_on(ddbio, endpoint, server, tmp_path):
-    """Ctrl-C ends with 130, the number of rows that are written, and a command that goes on as it is."""
+def test_an_interrupted_load_prints_its_continuation(ddbio, endpoint, server, tmp_path):
+    """Ctrl-C ends with 130, the number of written rows, and a command to continue."""
     server.load("slow", b"", "pk:S")
     (tmp_path / "rows.csv").write_text("pk,n\n" + "".join(f"{n},1\n" for n in range(5000)))
     words = [tmp_path / "rows.csv", "slow", "--endpoint-url", endpoint, "--state", tmp_path / "state"]
     words += ["--job-id", "j1", "--wcu-per-second", "100"]
     code, stderr = interrupted(server, "BatchWriteItem", 3, ["load", *words])
     assert code == 130
-    told = stderr.splitlines()[-1]
-    found = re.fullmatch(r"ddbio: interrupted; ([\d,]+) rows reached table 'slow'; go on [^:]+: ddbio (load .*)", told)
-    assert found is not None
-    assert 0 < int(found[1].replace(",", "")) < 5000
-    goes_on = ddbio(*shlex.split(found[2]), "--json", "--wcu-per-second", 5000)
-    assert goes_on.returncode == 0, goes_on.stderr
-    report = json.loads(goes_on.stdout)
-    assert (goes_on.returncode, report["job_id"], report["rows"] + report["resumed_rows"]) == (0, "j1", 5000)
+    line = stderr.splitlines()[-1]
+    match = re.fullmatch(
+        r"ddbio: interrupted; ([\d,]+) rows reached table 'slow'; continue after [^:]+: ddbio (load .*)", line
+    )
+    assert match is not None
+    assert 0 < int(match[1].replace(",", "")) < 5000
+    continued = ddbio(*shlex.split(match[2]), "--json", "--wcu-per-second", 5000)
+    assert continued.returncode == 0, continued.stderr
+    report = json.loads(continued.stdout)
+    assert (continued.returncode, report["job_id"], report["rows"] + report["resumed_rows"]) == (0, "j1", 5000)
 
 
-def test_an_interrupted_copy_says_what_it_wrote(endpoint, server):
-    """Ctrl-C ends with 130, the number of items that are written, and the same command again."""
+def test_an_interrupted_copy_reports_its_writes(endpoint, server):
+    """Ctrl-C ends with 130, the number of written items, and the same command again."""
     server.load("half", b"", KEY)
     words = ["copy", "flights", "half", "--endpoint-url", endpoint, "--target-endpoint-url", endpoint]
     code, stderr = interrupted(server, "BatchWriteItem", 3, [*words, "--wcu-per-second", "200"])
     assert code == 130
-    told = stderr.splitlines()[-1]
-    assert re.fullmatch(r"ddbio: interrupted; [\d,]+ items reached table 'half'; copy all again by: ddbio .*", told)
-    assert shlex.split(told.partition("by: ")[2])[1:4] == words[:3]
+    line = stderr.splitlines()[-1]
+    assert re.fullmatch(r"ddbio: interrupted; [\d,]+ items reached table 'half'; copy all again by: ddbio .*", line)
+    assert shlex.split(line.partition("by: ")[2])[1:4] == words[:3]
 
 
 def test_too_many_rejects_fail_the_command(ddbio, endpoint, tmp_path):
@@ -226,11 +228,11 @@ def test_too_many_rejects_fail_the_command(ddbio, endpoint, tmp_path):
     kept = [
         json.loads(line) for path in (tmp_path / "rejects").glob("*.jsonl") for line in path.read_text().splitlines()
     ]
-    assert {(each["file"], each["file_row"] % 2) for each in kept} >= {(str(tmp_path / "rows.jsonl"), 1)}
+    assert {(reject["file"], reject["file_row"] % 2) for reject in kept} >= {(str(tmp_path / "rows.jsonl"), 1)}
 
 
 def test_a_dry_run_looks_at_its_target(ddbio, endpoint, tmp_path):
-    """What the run would refuse, the dry run refuses; else the plan says where to the rows go."""
+    """The dry run refuses everything that the run would refuse; otherwise the plan has the target of the rows."""
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "part-x.parquet").write_text("x")
     flags = ["--endpoint-url", endpoint, "--dry-run"]
@@ -244,8 +246,8 @@ def test_a_dry_run_looks_at_its_target(ddbio, endpoint, tmp_path):
 
 
 @pytest.mark.parametrize("nulls", ["merge", "keep"])
-def test_a_digest_says_why_files_may_have_another(ddbio, endpoint, server, tmp_path, nulls):
-    """Where NULL becomes missing the digest of the files may differ from the table's, and the summary says so."""
+def test_a_digest_explains_why_files_may_differ(ddbio, endpoint, server, tmp_path, nulls):
+    """If NULL becomes missing, the digest of the files may differ from the table's, and the summary explains it."""
     server.load("nulls", b'{"Item":{"pk":{"S":"x"},"phone":{"NULL":true}}}\n', "pk:S")
     shown = ddbio("scan", "nulls", tmp_path / "out", "--endpoint-url", endpoint, "--digest", "--nulls", nulls).stdout
     assert ("NULLs     1 × phone" in shown, "files have another" in shown) == (nulls == "merge", nulls == "merge")
@@ -260,18 +262,20 @@ def test_many_columns_are_counted_where_a_job_runs(ddbio, endpoint, server, tmp_
     assert "a29" in ddbio("plan", "scan", "wide", "--endpoint-url", endpoint).stdout
 
 
-def test_what_is_not_there_is_said_so(ddbio, endpoint, tmp_path):
-    """A file that does not exist is no file of an unknown format, and wrong usage says where to read the right one."""
+def test_a_missing_source_is_reported(ddbio, endpoint, tmp_path):
+    """A file that does not exist is no file of an unknown format, and wrong usage refers to the help."""
     done = ddbio("load", tmp_path / "no.csv", "flights", "--endpoint-url", endpoint)
     assert (done.returncode, "no.csv does not exist" in done.stderr) == (1, True)
     done = ddbio("load", "x", "flights", "--no-such-flag")
     assert (done.returncode, "'ddbio load --help' shows its usage" in done.stderr) == (2, True)
 
 
-@pytest.mark.parametrize(("given", "chosen"), [({}, "system"), ({"ARROW_DEFAULT_MEMORY_POOL": "mimalloc"}, "mimalloc")])
+@pytest.mark.parametrize(
+    ("variables", "chosen"), [({}, "system"), ({"ARROW_DEFAULT_MEMORY_POOL": "mimalloc"}, "mimalloc")]
+)
 @pytest.mark.skipif("CS_GNU_LIBC_VERSION" not in getattr(os, "confstr_names", {}), reason="the C library is not glibc")
-def test_arrow_takes_memory_from_malloc_unless_told_otherwise(given, chosen):
-    """The pool of memory is chosen before pyarrow is imported, and a user's own choice stays."""
+def test_arrow_uses_the_system_allocator_by_default(variables, chosen):
+    """The memory pool is chosen before pyarrow is imported, and a user's choice is kept."""
     script = (
         "import atexit, sys\n"
         "from ddbio.__main__ import main\n"
@@ -281,13 +285,13 @@ def test_arrow_takes_memory_from_malloc_unless_told_otherwise(given, chosen):
     )
     environment = {name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env={**environment, **given})
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env={**environment, **variables})
     assert done.stdout.split()[-1] == chosen
 
 
 @pytest.mark.parametrize(("encoding", "form"), [("ascii", "csv"), ("latin-1", "json")])
-def test_what_is_printed_is_utf_8_in_every_locale(encoding, form):
-    """Other programs read it: neither an error nor other bytes where the terminal has another encoding."""
+def test_output_is_utf_8_in_every_locale(encoding, form):
+    """Other programs read it: with another terminal encoding there are neither errors nor other bytes."""
     with FakeDynamoDB() as fake:
         fake.load("names", [{"pk": {"S": "M\u00fcller \u65e5\u672c"}}], "pk:S")
         words = ["read", "names", "--format", form, "--endpoint-url", fake.endpoint_url]

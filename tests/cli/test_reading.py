@@ -28,7 +28,7 @@ def server():
 
 @pytest.fixture
 def run(ddbio, server):
-    """Return a function that runs a command, and returns what it prints on stdout."""
+    """Return a function that runs a command, and returns its stdout."""
 
     def call(*words):
         done = ddbio(*words, "--endpoint-url", server.endpoint_url)
@@ -39,7 +39,7 @@ def run(ddbio, server):
 
 
 def test_read_prints_lines_of_json(run):
-    """Each item is a line; numbers are exact, and what is missing is left out."""
+    """Each item is a line. Numbers are exact, and missing values are omitted."""
     lines = run("read", "odd").splitlines()
     rows = {row["pk"]: row for row in (json.loads(line, parse_float=str) for line in lines)}
     assert rows == {
@@ -48,7 +48,7 @@ def test_read_prints_lines_of_json(run):
     }
 
 
-def test_read_prints_numbers_as_they_are():
+def test_read_prints_exact_numbers():
     """A number has no digits that only its column's scale adds."""
     scaled = pa.array(
         [Decimal("100.0"), Decimal("2.5"), Decimal("-0.0"), Decimal("12345678901234567890.5")], pa.decimal128(38, 1)
@@ -59,7 +59,7 @@ def test_read_prints_numbers_as_they_are():
 
 
 def test_read_prints_csv(run):
-    """The header names the columns; maps and lists are JSON in a field."""
+    """The header names the columns. Maps and lists are JSON in a field."""
     rows = {row["pk"]: row for row in csv.DictReader(io.StringIO(run("read", "odd", "--format", "csv")))}
     assert rows["a"]["m"] == '{"x":1}'
     assert rows["a"]["t"] == ""
@@ -67,7 +67,7 @@ def test_read_prints_csv(run):
 
 
 def test_read_stops_at_its_limit(run, tmp_path):
-    """A limit holds for a table and for an export; a rescued value is DynamoDB JSON."""
+    """A limit applies to a table and to an export. A rescued value is DynamoDB JSON."""
     assert len(run("read", "odd", "--limit", 1).splitlines()) == 1
     run("scan", "odd", tmp_path / "export", "--format", "dynamodb-export")
     folder = next(path.parent for path in tmp_path.rglob("manifest-summary.json"))
@@ -77,9 +77,9 @@ def test_read_stops_at_its_limit(run, tmp_path):
 
 
 def test_digest_is_that_of_python(run, server, tmp_path):
-    """The command prints what the function returns; files have the digest of their table."""
-    found = run("digest", "odd").strip()
-    assert found == ddbio.digest("odd", endpoint_url=server.endpoint_url)
+    """The command prints the result of the function. Files have the digest of their table."""
+    printed = run("digest", "odd").strip()
+    assert printed == ddbio.digest("odd", endpoint_url=server.endpoint_url)
     run("scan", "odd", tmp_path / "out", "--nulls", "keep")
-    told = json.loads(run("digest", tmp_path / "out", "--json"))
-    assert told == {"source": str(tmp_path / "out"), "items": 2, "digest": found}
+    report = json.loads(run("digest", tmp_path / "out", "--json"))
+    assert report == {"source": str(tmp_path / "out"), "items": 2, "digest": printed}

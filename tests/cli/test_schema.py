@@ -1,4 +1,4 @@
-"""The command ``schema``: what it prints, saves and compares."""
+"""The command ``schema``: its output, files and comparisons."""
 
 import json
 
@@ -17,7 +17,7 @@ def files(tmp_path):
 
 @pytest.fixture
 def schema(ddbio, files):
-    """Return a function that runs the command on a file, and returns its exit code and what it prints."""
+    """Return a function that runs the command on a file, and returns its exit code and output."""
 
     def call(name, *flags):
         done = ddbio("schema", files / name, *flags)
@@ -28,7 +28,7 @@ def schema(ddbio, files):
 
 
 def test_a_schema_is_saved_and_printed(files, schema):
-    """The file of --out holds what --json prints, and text is for people."""
+    """The file of --out equals the output of --json, and text is for people."""
     code, shown = schema("old.json", "--out", files / "schema.json")
     assert (code, shown.splitlines()[1].split()) == (0, ["pk", "S", "string"])
     saved = (files / "schema.json").read_text()
@@ -36,8 +36,8 @@ def test_a_schema_is_saved_and_printed(files, schema):
     assert ItemSchema.from_json(saved).to_arrow().names == ["pk", "n", "_rescue"]
 
 
-def test_drift_is_told_by_line_and_by_exit_code(files, schema):
-    """--diff prints what changed; the exit code says so only where asked."""
+def test_drift_determines_lines_and_exit_code(files, schema):
+    """--diff prints the changes. The exit code shows them only if requested."""
     flags = ["--diff", files / "schema.json"]
     code, shown = schema("new.json", *flags)
     assert code == 0
@@ -52,8 +52,8 @@ def test_drift_is_told_by_line_and_by_exit_code(files, schema):
     assert schema("old.json", "--exit-code")[0] == 2
 
 
-def test_files_that_cannot_be_had_are_refused(ddbio, files, schema):
-    """A schema file that cannot be read or written is wrong usage; one that is no schema is a failure, and is named."""
+def test_unusable_schema_files_are_refused(ddbio, files, schema):
+    """A schema file that cannot be read or written is wrong usage. An invalid one is a failure that names it."""
     assert schema("old.json", "--diff", files / "none.json")[0] == 2
     (files / "no.txt").write_bytes(b"\xff")
     assert schema("old.json", "--diff", files / "no.txt")[0] == 2
@@ -74,19 +74,19 @@ def test_files_that_cannot_be_had_are_refused(ddbio, files, schema):
     ],
 )
 def test_a_declared_column_that_still_fits_is_no_drift(files, schema, declared, number, code, kind):
-    """Who edits a column is not told of drift for ever: only values that have no place in it are."""
+    """An edited column is not reported as drift forever: only values that do not fit it are."""
     text = json.loads((files / "schema.json").read_text())
-    (attribute,) = [each for each in text["attributes"] if each["name"] == "n"]
+    (attribute,) = [inferred for inferred in text["attributes"] if inferred["name"] == "n"]
     attribute["column"] = declared
     (files / "schema.json").write_text(json.dumps(text))
     (files / "now.json").write_text(f'{{"pk":{{"S":"x"}},"n":{{"N":"{number}"}}}}\n')
     flags = ["--diff", files / "schema.json", "--exit-code"]
-    found, shown = schema("now.json", *flags)
-    assert (found, shown.startswith(kind)) == (code, True)
+    exit_code, shown = schema("now.json", *flags)
+    assert (exit_code, shown.startswith(kind)) == (code, True)
 
 
 def test_a_mixed_attribute_is_no_drift(files, schema):
-    """Another of the types known may be the most frequent one of the next sample; one that was not known is drift."""
+    """Another of the existing types may be the most frequent one of the next sample. A new type is drift."""
     text, number, flag = '{"v":{"S":"x"}}\n', '{"v":{"N":"1"}}\n', '{"v":{"BOOL":true}}\n'
     (files / "one.json").write_text(text * 3 + number * 2)
     (files / "two.json").write_text(text * 2 + number * 3)

@@ -1,11 +1,11 @@
-"""Values as people read them."""
+"""Values as readable text."""
 
 from ddbio.cli.show import file_rows, format_values
 from ddbio.jobs.report import FileReport
 
 
-def test_values_that_say_nothing_are_left_out():
-    """Lists are parted by commas, counts by thousands; what is empty or off has no line."""
+def test_empty_values_are_omitted():
+    """Lists are separated by commas, counts by thousands. Empty or disabled values have no line."""
     shown = format_values({"items": 1200, "indexes": ("a=b:S", "c=d:N"), "none": None, "off": False, "left": ()})
     assert shown == "items    1,200\nindexes  a=b:S, c=d:N"
 

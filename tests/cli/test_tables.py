@@ -1,4 +1,4 @@
-"""The commands that create and describe tables, and loads that create theirs or read stdin."""
+"""The commands that create and describe tables, and loads that create tables or read stdin."""
 
 import json
 import re
@@ -20,7 +20,7 @@ def server():
 
 @pytest.fixture
 def run(server, tmp_path):
-    """Return a function that runs a command in this process, and returns its exit code and what it prints."""
+    """Return a function that runs a command in this process, and returns its exit code and output."""
 
     def call(*arguments, stdin=None):
         words = [*map(str, arguments), "--endpoint-url", server.endpoint_url]
@@ -31,14 +31,14 @@ def run(server, tmp_path):
 
 
 def test_a_table_is_created_and_described(server, run):
-    """Key, indexes and capacity are as asked; a second one of its name is an error."""
+    """Key, indexes and capacity are the requested ones. A second table of the same name is an error."""
     index, capacity = ["--gsi", "by_day=day:S/KEYS_ONLY"], ["--billing", "provisioned", "--rcu", 5, "--wcu", 6]
     words = ["--key", "pk:S,sk:N", *index, *capacity]
     code, out = run("table", "create", "made", *words, "--json")
     assert (code, json.loads(out)["table"]) == (0, "made")
-    found = ddbio.describe_table("made", endpoint_url=server.endpoint_url)
-    assert (found.key_types, found.rcu, found.wcu) == ((("pk", "S"), ("sk", "N")), 5, 6)
-    assert [index.key_names for index in found.indexes] == [("day",)]
+    table = ddbio.describe_table("made", endpoint_url=server.endpoint_url)
+    assert (table.key_types, table.rcu, table.wcu) == ((("pk", "S"), ("sk", "N")), 5, 6)
+    assert [index.key_names for index in table.indexes] == [("day",)]
     assert json.loads(run("table", "describe", "made", "--json")[1])["name"] == "made"
     assert "key      pk:S, sk:N" in run("table", "describe", "made")[1]
     with pytest.raises(ddbio.TargetError, match="'made' exists already"):
@@ -47,13 +47,13 @@ def test_a_table_is_created_and_described(server, run):
 
 @pytest.mark.parametrize("options", [{}, {"key": "pk:S", "billing": "provisioned"}, {"key": "pk:X"}])
 def test_a_table_needs_its_key_and_its_rates(server, options):
-    """What is missing or malformed is an error before anything is asked of the service."""
+    """A missing or malformed option is an error before any request to the service."""
     with pytest.raises(ddbio.OptionError):
         ddbio.create_table("bad", endpoint_url=server.endpoint_url, **options)
 
 
 def test_a_load_creates_its_table(server, run, tmp_path):
-    """The dry run plans for the new table and creates none; the load creates it, and the next one finds it."""
+    """The dry run plans for the new table and creates none. The load creates it, and the next one uses it."""
     (tmp_path / "rows.jsonl").write_text('{"pk":"a","n":1}\n{"pk":"b","n":2}\n')
     words = ["load", tmp_path / "rows.jsonl", "new", "--state", tmp_path / "state", "--create-table", "--key", "pk"]
     plan = json.loads(run(*words, "--dry-run", "--json")[1])
@@ -68,7 +68,7 @@ def test_a_load_creates_its_table(server, run, tmp_path):
 
 
 def test_the_key_of_a_new_table_is_the_one_its_rows_had(server, run, tmp_path):
-    """Files of a scan and files for an import state their table's key; other files do not, and the error says so."""
+    """Files of a scan and files for an import contain their table's key. Other files do not, which is an error."""
     server.load("model", [b'{"pk":{"S":"a"},"sk":{"N":"1"}}'], "pk:S,sk:N")
     connection = {"endpoint_url": server.endpoint_url}
     ddbio.scan_to_files("model", tmp_path / "scan", engine="local", **connection)
@@ -86,7 +86,7 @@ def test_the_key_of_a_new_table_is_the_one_its_rows_had(server, run, tmp_path):
 
 
 def test_a_load_reads_stdin(server, run):
-    """A source of - is stdin in the format that --format says; without it that is wrong usage."""
+    """A source of - is stdin in the format of --format. Without it that is wrong usage."""
     server.load("piped", b"", "pk:S")
     words = ["load", "-", "piped", "--json"]
     code, out = run(*words, "--format", "csv", stdin="pk,n\na,1\nb,2\nc,3\n")
@@ -95,7 +95,7 @@ def test_a_load_reads_stdin(server, run):
 
 
 def test_a_load_of_stdin_promises_no_continuation(server, run):
-    """Its file is gone when it ends: a failure names no command to go on, and a job id is wrong usage."""
+    """Its file is deleted when it ends: a failure shows no command to continue, and a job id is wrong usage."""
     words = ["load", "-", "piped", "--create-table", "--key", "pk:S", "--format", "csv"]
     failed = CliRunner().invoke(cli, [*words, "--endpoint-url", server.endpoint_url], input="pk,n\n,1\n").exception
     assert isinstance(failed, ddbio.DdbioError)
@@ -103,8 +103,8 @@ def test_a_load_of_stdin_promises_no_continuation(server, run):
     assert run(*words, "--job-id", "night", stdin="pk\na\n")[0] == 2
 
 
-def test_a_copy_shows_what_it_writes_and_says_that_it_verifies(server, monkeypatch):
-    """The bar of a copy is of items written, not of what the scan reads; reading the target for --verify is said."""
+def test_a_copy_shows_its_writes_and_its_verification(server, monkeypatch):
+    """The bar of a copy shows written items, not those that the scan reads. --verify is shown."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "200")
     server.load("shown", [b'{"pk":{"S":"a"}}', b'{"pk":{"S":"b"}}'], "pk:S")

@@ -1,4 +1,4 @@
-"""What the command line prints: no control or bidirectional characters, and no secrets."""
+"""Output of the command line: no control or bidirectional characters, and no secrets."""
 
 import io
 import json
@@ -15,23 +15,29 @@ from ddbio.cli import main
 from ddbio.cli.terminal import escaped, escaping, table_text
 from ddbio.testing import FakeDynamoDB
 
-# A title, a cleared screen, the clipboard, a C1 colour, text from right to left, and a line that is written over.
+# A title, a cleared screen, the clipboard, a C1 colour, text from right to left, and an overwritten line.
 HOSTILE = "\x1b]0;T\x07\x1b[2J\x1b]52;c;eA==\x07\x9b31m\u202e\u2066\u061c\u2028\x7f\rok"
 KEY = "k" + HOSTILE
 SECRET, TOKEN = "CANARYsecretCANARYsecretCANARYsecretCANA", "CANARYtoken/CANARY+token=="
 
 
 def raw(text):
-    """Return the characters of a text that a terminal would obey."""
-    return {each for each in text if each not in "\n\t" and unicodedata.category(each) in {"Cc", "Cs", "Zl", "Zp"}} | {
-        each for each in text if unicodedata.bidirectional(each) in {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI"}
+    """Return the characters of a text that a terminal would execute."""
+    return {
+        character
+        for character in text
+        if character not in "\n\t" and unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"}
+    } | {
+        character
+        for character in text
+        if unicodedata.bidirectional(character) in {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI"}
     }
 
 
 @pytest.mark.parametrize("character", [*map(chr, range(32)), *map(chr, range(0x7F, 0xA0)), *"\u061c\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069\ud800\udc9b"])  # fmt: skip # noqa: E501
 @pytest.mark.parametrize("before", ["a", "é", "中“"])
-def test_what_a_terminal_obeys_is_escaped_as_in_json(character, before):
-    """Tabs and line ends stay; all others are escapes, by which JSON means the same."""
+def test_characters_that_a_terminal_executes_are_escaped_as_in_json(character, before):
+    """Tabs and line ends stay. All others are escapes, which mean the same in JSON."""
     text = f"{before}{character}b"
     assert escaped(text) == (text if character in "\n\t" else f"{before}\\u{ord(character):04x}b")
     if character >= " ":
@@ -41,8 +47,8 @@ def test_what_a_terminal_obeys_is_escaped_as_in_json(character, before):
 @pytest.mark.parametrize(
     "text", ["", "plain", "é ü ñ £ °", "中文 한국어 שלום سلام", "“quotes” – dashes …", "👩‍👩‍👧 🇨🇭"]
 )
-def test_other_text_stays_as_it_is(text):
-    """Of whatever language."""
+def test_other_text_is_unchanged(text):
+    """Text in any language is unchanged."""
     assert escaped(text) == text
 
 
@@ -52,7 +58,7 @@ def endpoint():
     items = [{"pk": {"S": f"{KEY}{number}"}, f"m{HOSTILE}": {"N": str(number)}} for number in range(9)]
     items.append({"pk": {"S": KEY}, f"m{HOSTILE}": {"S": HOSTILE}})
     with FakeDynamoDB() as fake:
-        fake.load("orders", [json.dumps(each).encode() + b"\n" for each in items], key="pk:S")
+        fake.load("orders", [json.dumps(item).encode() + b"\n" for item in items], key="pk:S")
         yield fake.endpoint_url
 
 
@@ -97,17 +103,17 @@ def files(endpoint, tmp_path_factory):
         ["{h}"],
     ],
 )
-def test_no_command_prints_what_a_terminal_obeys(ddbio, endpoint, files, tmp_path, words):
-    """Reports, tables, lists, plans, progress and errors, as text and as JSON."""
-    given = {"tmp": tmp_path, "files": files, "h": HOSTILE}
-    flags = [each for word in words for each in (("--endpoint-url", endpoint) if word == "{e}" else (word,))]
-    done = ddbio(*(each.format(**given) for each in flags))
+def test_no_command_prints_characters_that_a_terminal_executes(ddbio, endpoint, files, tmp_path, words):
+    """Reports, tables, lists, plans, progress and errors are escaped, as text and as JSON."""
+    values = {"tmp": tmp_path, "files": files, "h": HOSTILE}
+    flags = [flag for word in words for flag in (("--endpoint-url", endpoint) if word == "{e}" else (word,))]
+    done = ddbio(*(flag.format(**values) for flag in flags))
     assert done.stdout + done.stderr
     assert not raw(done.stdout + done.stderr)
 
 
 def test_the_bar_has_no_sequences_but_its_own(ddbio, endpoint, files, monkeypatch):
-    """Colours, the cursor, and cleared lines; the name of the job is escaped, and its brackets are no style."""
+    """It uses colours, the cursor, and cleared lines. The name of the job is escaped, and its brackets are no style."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     done = ddbio("load", files / f"d{HOSTILE}", "orders", "--endpoint-url", endpoint)
     assert "load" in done.stderr
@@ -116,18 +122,18 @@ def test_the_bar_has_no_sequences_but_its_own(ddbio, endpoint, files, monkeypatc
 
 
 def test_json_has_every_character(ddbio, endpoint):
-    """What is printed as JSON has the values as they are, escaped or not."""
+    """JSON output has the original values, escaped or not."""
     lines = ddbio("read", "orders", "--endpoint-url", endpoint).stdout.splitlines()
     assert {json.loads(line)["pk"] for line in lines} >= {KEY, *(f"{KEY}{number}" for number in range(9))}
 
 
-def test_data_for_other_programs_are_as_they_are(ddbio, endpoint):
-    """CSV has no escapes of this kind, so that it is printed as it is where it is not printed on a terminal."""
+def test_data_for_other_programs_are_unchanged(ddbio, endpoint):
+    """CSV has no such escapes, so it is unchanged unless it is printed on a terminal."""
     assert KEY in ddbio("read", "orders", "--format", "csv", "--columns", "pk", "--endpoint-url", endpoint).stdout
 
 
 def test_data_are_escaped_on_a_terminal(endpoint, monkeypatch):
-    """As all else is."""
+    """Data are escaped like all other output."""
 
     class Terminal(io.StringIO):
         def isatty(self):
@@ -143,13 +149,13 @@ def test_data_are_escaped_on_a_terminal(endpoint, monkeypatch):
 
 
 def test_a_cell_of_a_table_is_one_line():
-    """A line end within a value begins no row, brackets are no style, and columns are as wide as what is shown."""
+    """A line end within a value starts no row, brackets are no style, and column widths match the shown text."""
     shown = table_text(["a", "b"], [("x\ny[red]\x1b[31m", "1")])
     assert shown.splitlines() == ["", "a                    b", r"x\ny[red]\u001b[31m  1"]
 
 
 def test_an_unexpected_error_is_escaped_and_has_no_secret(ddbio, monkeypatch):
-    """A traceback goes the way of everything else."""
+    """A traceback is treated like other output."""
 
     def fail(**_):
         raise RuntimeError(f"{HOSTILE} aws_secret_access_key={SECRET} {TOKEN}")
@@ -166,7 +172,7 @@ def test_an_unexpected_error_is_escaped_and_has_no_secret(ddbio, monkeypatch):
 @pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
 @pytest.mark.parametrize("name", ["botocore.auth", "urllib3.connectionpool", "pyarrow", "deltalake", "pyiceberg.io", "py4j.clientserver", "pyspark", "ddbio.scan"])  # fmt: skip # noqa: E501
 def test_no_library_logs_a_secret(level, name, monkeypatch):
-    """Whichever logger it is, at whichever level, in the message, its arguments or a traceback."""
+    """Secrets are removed from the message, its arguments and a traceback, in any logger at any level."""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("AWS_SESSION_TOKEN", TOKEN)
     error = ValueError(SECRET)
@@ -180,19 +186,19 @@ def test_no_library_logs_a_secret(level, name, monkeypatch):
 
 @pytest.mark.parametrize("source", ["environment", "file", "process"])
 def test_a_debug_log_has_no_secret(endpoint, tmp_path, source):
-    """Wherever the credentials come from: botocore logs each request with its headers, and how it is signed."""
+    """For any source of credentials: botocore logs each request with its headers, and the signature."""
     answer = {"Version": 1, "AccessKeyId": "AKIDEXAMPLE", "SecretAccessKey": SECRET, "SessionToken": TOKEN}
     (tmp_path / "answer.json").write_text(json.dumps(answer))
     keys = f"aws_access_key_id=AKIDEXAMPLE\naws_secret_access_key={SECRET}\naws_session_token={TOKEN}\n"
     profile = f"credential_process=cat {tmp_path}/answer.json\n" if source == "process" else keys
     (tmp_path / "credentials").write_text(f"[default]\n{profile}")
     names = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-    given = {"AWS_SHARED_CREDENTIALS_FILE": f"{tmp_path}/credentials", "AWS_REGION": "eu-west-1"}
+    environment = {"AWS_SHARED_CREDENTIALS_FILE": f"{tmp_path}/credentials", "AWS_REGION": "eu-west-1"}
     if source == "environment":
-        given |= {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": TOKEN}
+        environment |= {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": TOKEN}
     words = ["--log-level", "debug", "table", "describe", "orders", "--endpoint-url", endpoint]
     command = [sys.executable, "-m", "ddbio", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**names, **given})
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**names, **environment})
     assert "x-amz-security-token" in done.stderr.lower()
     assert "CANARY" not in done.stderr
     assert "Signature=" not in done.stderr

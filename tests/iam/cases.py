@@ -1,4 +1,4 @@
-"""Command lines of every verb, with the options that change what it calls; the first of each verb is its plainest."""
+"""Command lines of every verb, with the options that change its calls. The first one of each verb is the simplest."""
 
 # ruff: noqa: E501 - command lines and sentences
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Policies are enough for every verb, and no more: a proxy enforces them, and each permission is taken away once."""
+"""Policies are sufficient for every verb, and minimal: a proxy enforces them, and each permission is removed once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SOMETIMES = {
     "glue:BatchUpdatePartition": "partitions lie elsewhere",
     "glue:BatchDeletePartition": "partitions are gone",
 }
-"""Permissions that depend on what is there, and not on options alone."""
+"""Permissions that depend on existing resources, and not only on options."""
 
 UNTRIED = {
     ("bootstrap", "dynamodb:BatchGetItem"): "the log has a gap",
@@ -37,15 +37,15 @@ UNTRIED = {
     ("reconcile", "*"): "the log lacks changes",
     ("bulk report", "*"): "the reports are of the real service",
 }
-"""What takes a state that is not made here, or is no error."""
+"""Permissions that need a state that does not exist here, or whose absence is no error."""
 
 
 AROUND = {"bucket_key": KEY, "table_key": KEY, "vpc_endpoint": "vpce-1"}
-"""What is around a job whose policy is made for it."""
+"""Resources of a job whose policy is generated."""
 
 
 def flag_of(name):
-    """Return the flag by which a policy is told what is around the job."""
+    """Return the flag that describes a resource of the job to the policy."""
     return {"bucket_key": "--bucket-kms-key", "table_key": "--table-kms-key"}.get(name, "--vpc-endpoint")
 
 
@@ -66,7 +66,7 @@ def module_environment():
 
 
 def named(case):
-    """Return how a case is called."""
+    """Return the name of a case."""
     return f"{case.line} {case.options}".strip()
 
 
@@ -76,7 +76,7 @@ def policy_for(world, case, line):
 
 
 def run(world, case, line, policy):
-    """Run a case under a policy; return the permissions that it took."""
+    """Run a case with a policy. Return the permissions that it used."""
     own = {name: value for name, value in AROUND.items() if flag_of(name) in case.options}
     with PolicyProxy(world.upstreams, policy, **own) as proxy:
         try:
@@ -84,7 +84,7 @@ def run(world, case, line, policy):
         except DdbioError as error:
             if case.fails is None or isinstance(error, AccessDeniedError) or case.fails not in str(error):
                 raise
-        return {each.action for each in proxy.asked}
+        return {request.action for request in proxy.asked}
 
 
 def actions_of(policy):
@@ -93,37 +93,37 @@ def actions_of(policy):
 
 
 def test_every_command_is_in_the_table():
-    """Each command has its calls in the table, and a command line here; of plans it is that of their verb."""
-    found = COMMANDS.keys() - {"iam"}
+    """Each command has its calls in the table, and a command line here; a plan has that of its verb."""
+    commands = COMMANDS.keys() - {"iam"}
     without_calls = {verb for verb, rows in TABLE.items() if not rows}
-    assert {each for each in found if not each.startswith("plan ")} == set(TABLE)
-    assert found - {case.verb for case in CASES} - without_calls == {"prices refresh"}
+    assert {command for command in commands if not command.startswith("plan ")} == set(TABLE)
+    assert commands - {case.verb for case in CASES} - without_calls == {"prices refresh"}
 
 
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=() if case.verb in QUICK else pytest.mark.nightly) for case in FIRST], ids=named
 )
 def test_a_policy_is_enough(world, case):
-    """Behind the policy that is printed for it each verb works, and asks for all that the policy allows."""
+    """With its printed policy each verb works, and uses all permissions of the policy."""
     line = world.prepared(case)
     policy = policy_for(world, case, line)
     assert policy["Version"] == "2012-10-17"
-    names = [each["Sid"] for each in policy["Statement"]]
+    names = [statement["Sid"] for statement in policy["Statement"]]
     assert len(set(names)) == len(names)
     assert all(name.isalnum() for name in names)
     left = actions_of(policy) - run(world, case, line, policy)
-    assert {each for each in left if each not in SOMETIMES and not is_untried(case.verb, each)} == set()
+    assert {action for action in left if action not in SOMETIMES and not is_untried(case.verb, action)} == set()
 
 
 def is_untried(verb, action):
-    """Return whether a permission of a verb takes a state that is not made here."""
+    """Return whether a permission of a verb needs a state that does not exist here."""
     return (verb, action) in UNTRIED or (verb, "*") in UNTRIED
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("verb", sorted({case.verb for case in CASES}))
 def test_policies_are_compared_with_recorded_calls(world, verb):
-    """Of every option that changes the calls of a verb: what a policy allows is asked for with some state."""
+    """For every option that changes the calls of a verb: each permission of the policy is used in some state."""
     allowed, asked = set(), set()
     for case in CASES:
         if case.verb == verb:
@@ -131,14 +131,14 @@ def test_policies_are_compared_with_recorded_calls(world, verb):
             policy = policy_for(world, case, line)
             allowed |= actions_of(policy)
             asked |= run(world, case, line, policy)
-    left = {each for each in allowed - asked if not is_untried(verb, each)}
+    left = {action for action in allowed - asked if not is_untried(verb, action)}
     assert left - set(SOMETIMES) == set()
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("case", CASES, ids=named)
 def test_no_permission_can_be_left_out(world, case):
-    """Without any one permission that it asked for the verb fails, and the error names the permission."""
+    """Without any one of its permissions the verb fails, and the error names the permission."""
     line = world.prepared(case)
     policy = policy_for(world, case, line)
     asked = run(world, case, line, policy)

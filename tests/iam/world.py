@@ -1,4 +1,4 @@
-"""Everything that the verbs of the command line read and write, behind a proxy that enforces a policy."""
+"""All resources that the verbs of the command line read and write, with a proxy that enforces a policy."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ ITEMS = 12
 
 @dataclass(frozen=True)
 class Case:
-    """A command line, with ``{run}`` for a prefix of its own, and what has to be there before.
+    """Command line, with ``{run}`` for a unique prefix, and its preconditions.
 
     Attributes
     ----------
     before
         Command lines that run without the policy.
     options
-        Options of ``ddbio iam`` besides.
+        Additional options of ``ddbio iam``.
     fails
-        What the verb says in the end, if it has nothing to do here.
+        Error of the verb, if it has nothing to do here.
     """
 
     line: str
@@ -52,7 +52,7 @@ class Case:
 
 
 class World:
-    """Serve the fake and moto, with tables, logs, exports and files in them."""
+    """The fake and moto, with tables, logs, exports and files."""
 
     def __init__(self, folder):
         self._stack = contextlib.ExitStack()
@@ -79,16 +79,16 @@ class World:
         self._stack.close()
 
     def client(self, service):
-        """Return a client that no policy holds up."""
+        """Return a client without a policy."""
         return boto3.client(service, region_name=REGION, endpoint_url=self.open.endpoint_url)
 
     def run(self, line, endpoint_url):
-        """Run a command line against an endpoint of all services; return what it prints."""
+        """Run a command line with an endpoint of all services. Return its output."""
         out = io.StringIO()
         before = os.environ.get("AWS_ENDPOINT_URL")
         os.environ["AWS_ENDPOINT_URL"] = endpoint_url
         try:
-            # That sides differ, for example, is no failure.
+            # Different sides, for example, are no failure.
             quiet = contextlib.redirect_stderr(io.StringIO())
             with contextlib.redirect_stdout(out), quiet, contextlib.suppress(SystemExit):
                 cli.main(args=shlex.split(line), prog_name="ddbio", standalone_mode=False)
@@ -100,18 +100,18 @@ class World:
         return out.getvalue()
 
     def prepared(self, case):
-        """Return the command line of a case, for a run of its own, with everything there that it needs."""
+        """Return the command line of a case for a separate run, after creating its preconditions."""
         self.number += 1
-        known = {**self.known, "run": f"run-{self.number}", "n": str(self.number)}
-        for each in case.before:
-            out = self.run(each.format(**known), self.open.endpoint_url)
+        names = {**self.known, "run": f"run-{self.number}", "n": str(self.number)}
+        for line in case.before:
+            out = self.run(line.format(**names), self.open.endpoint_url)
             with contextlib.suppress(ValueError):
-                known |= {name: value for name, value in json.loads(out).items() if name == "arn"}
-        return case.line.format(**known)
+                names |= {name: value for name, value in json.loads(out).items() if name == "arn"}
+        return case.line.format(**names)
 
 
 def make(world):
-    """Fill the world."""
+    """Create the resources."""
     s3, dynamodb = world.client("s3"), world.client("dynamodb")
     s3.create_bucket(Bucket=BUCKET, ObjectLockEnabledForBucket=True)
     s3.create_bucket(Bucket="other")
@@ -149,7 +149,7 @@ def make(world):
 
 
 def more(world):
-    """Make what verbs have made before others read it."""
+    """Run the verbs whose output others read."""
     root, open_url, dynamodb = f"s3://{BUCKET}", world.open.endpoint_url, world.client("dynamodb")
     stream = dynamodb.describe_table(TableName="orders")["Table"]["LatestStreamArn"]
     kinesis = world.client("kinesis")

@@ -1,6 +1,6 @@
-"""Kill -9 of jobs right before each of the changes that they make to folders, in forks of one process.
+"""Kill -9 of jobs immediately before each of their changes to folders, in forks of one process.
 
-The changes are found as Python audits them, so that nothing is hooked or replaced in the code that runs.
+The changes are found by Python's audit events, so that the running code has no hooks or replacements.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ WHOLE = "ended 0"
 
 @contextmanager
 def killing(run: Callable[..., object]) -> Iterator[Kill]:
-    """Start a process that runs a function of a module in forks; return how it is asked.
+    """Start a process that runs a function of a module in forks, and return the function that requests kills.
 
-    The function ``kill(moment, places, *words)`` calls ``run(*words)`` in a fork, which dies before its change of the
-    number ``moment`` to one of the folders ``places`` or, where ``moment`` is a part of a name, before the first change
-    of a name that has it. It returns which change that was, or ``WHOLE`` if the fork came to its end.
+    The function ``kill(moment, folders, *words)`` calls ``run(*words)`` in a fork. The fork dies before its change
+    number ``moment`` to one of the folders or, if ``moment`` is a part of a name, before the first change of a matching
+    name. The function returns that change, or ``WHOLE`` if the fork ended normally.
     """
     code = f"from {__name__} import serve; from {run.__module__} import {run.__name__} as run; serve(run)"
     command = [sys.executable, "-W", "ignore", "-c", code]
@@ -41,8 +41,8 @@ def killing(run: Callable[..., object]) -> Iterator[Kill]:
         assert stdin is not None
         assert stdout is not None
 
-        def kill(moment: int | str, places: Sequence[Path], *words: object) -> str:
-            stdin.write(json.dumps([moment, [*map(str, places)], [*map(str, words)]]) + "\n")
+        def kill(moment: int | str, folders: Sequence[Path], *words: object) -> str:
+            stdin.write(json.dumps([moment, [*map(str, folders)], [*map(str, words)]]) + "\n")
             stdin.flush()
             return stdout.readline().strip()
 
@@ -51,23 +51,23 @@ def killing(run: Callable[..., object]) -> Iterator[Kill]:
 
 
 def serve(run: Callable[..., object]) -> None:
-    """Fork a process for each line that is read; print how it ended."""
+    """Fork a process for each input line, and print how it ended."""
     for line in sys.stdin:
-        moment, places, words = json.loads(line)
-        heard, told = os.pipe()
+        moment, folders, words = json.loads(line)
+        heard, report = os.pipe()
         child = os.fork()
         if not child:
             code = 1
             try:
-                _die_at(moment, tuple(places), told)
+                _die_at(moment, tuple(folders), report)
                 run(*words)
                 code = 0
-            except BaseException as error:  # noqa: BLE001 - a fork never goes on with its parent's work
+            except BaseException as error:  # noqa: BLE001 - a fork never continues its parent's work
                 sys.stderr.write(f"{error!r}\n")
             finally:
                 sys.stderr.flush()
                 os._exit(code)
-        os.close(told)
+        os.close(report)
         name = os.read(heard, 4096).decode()
         os.close(heard)
         status = os.waitpid(child, 0)[1]
@@ -75,7 +75,7 @@ def serve(run: Callable[..., object]) -> None:
         sys.stdout.flush()
 
 
-def _die_at(moment: int | str, places: tuple[str, ...], told: int) -> None:
+def _die_at(moment: int | str, folders: tuple[str, ...], report: int) -> None:
     left = [moment if isinstance(moment, int) else 1]
 
     def audit(event: str, arguments: tuple[object, ...]) -> None:
@@ -85,40 +85,40 @@ def _die_at(moment: int | str, places: tuple[str, ...], told: int) -> None:
         if not isinstance(changed, str | bytes | os.PathLike):
             return
         path = os.fsdecode(changed)
-        if not path.startswith(places) or not (isinstance(moment, int) or moment in path):
+        if not path.startswith(folders) or not (isinstance(moment, int) or moment in path):
             return
         left[0] -= 1
         if left[0] == 0:
-            os.write(told, f"{event} {DIGITS.sub('N', os.path.relpath(path, places[0]))}".encode())
+            os.write(report, f"{event} {DIGITS.sub('N', os.path.relpath(path, folders[0]))}".encode())
             os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(audit)
 
 
 def strike(kill: Kill, make: Callable[[int], tuple], check: Callable[..., None], *named: str) -> Counter[str]:
-    """Kill a job before its first change, its second, and so on until it ends; return how often each was struck.
+    """Kill a job before its first change, its second, and so on until it ends. Return the number of kills per change.
 
-    Files are renamed side by side, so that a change need not have its number in the next run: each of the named ones
-    is struck once more, by its name.
+    Files are renamed concurrently, so that a change may have another number in the next run: each of the changes is
+    also killed once by its name.
 
     Parameters
     ----------
     make
-        Makes what a job works on; returns the folders and the words of ``kill``. It is given a new number each time.
+        Creates the input of a job, and returns the folders and the words of ``kill``. It gets a new number each time.
     check
-        Checks what a killed job has left, given the same words.
+        Checks the state after a killed job, with the same words.
     """
     struck: Counter[str] = Counter()
 
     def is_struck(moment: int | str) -> bool:
-        places, *words = make(sum(struck.values()))
-        name = kill(moment, places, *words)
+        folders, *words = make(sum(struck.values()))
+        name = kill(moment, folders, *words)
         if name != WHOLE:
             assert not name.startswith("ended"), name
             check(*words)
             struck[name] += 1
-        for place in places:
-            shutil.rmtree(place, ignore_errors=True)
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
         return name != WHOLE
 
     assert any(not is_struck(number) for number in range(1, 200)), struck

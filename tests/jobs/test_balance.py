@@ -1,4 +1,4 @@
-"""How pieces of work are distributed over tasks."""
+"""Assignment of pieces of work to tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ddbio.jobs.balance import balance
 @example([0, 0], 2)
 @example([5, 0, 0, 0], 3)
 def test_every_piece_has_one_task_and_no_task_is_empty(sizes, n):
-    """Each task has pieces in their order, and at most its share and one piece."""
+    """Each task has its pieces in order, and exceeds its share by at most one piece."""
     tasks = balance(sizes, n)
     assert sorted(index for task in tasks for index in task) == [*range(len(sizes))]
     assert len(tasks) == min(n, len(sizes))

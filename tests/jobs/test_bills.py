@@ -1,4 +1,4 @@
-"""Monthly bills that others have published, computed from ddbio's own prices; docs/bills.md has their arithmetic."""
+"""Published monthly bills, computed from ddbio's prices; docs/bills.md has their arithmetic."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BILLS = {
 
 @pytest.mark.parametrize("number", BILLS)
 def test_published_bills(number):
-    """The book comes within 2 % of what was published for the scenario."""
+    """The price book comes within 2 % of the published bill of the scenario."""
     row = re.search(rf"^\| {number} \|.*\| \$([\d,.]+) \|$", PAGE, re.MULTILINE)
     assert row is not None
     cost = BOOK.cost([(name, name, quantity) for name, quantity in BILLS[number].items()], None, date(2024, 11, 15))
@@ -43,5 +43,5 @@ def test_published_bills(number):
 
 
 def test_every_bill_of_the_page_is_computed():
-    """No row of docs/bills.md is without its test."""
+    """Every row of docs/bills.md has a test."""
     assert {int(number) for number in re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)} == set(BILLS)

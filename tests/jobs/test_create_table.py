@@ -1,4 +1,4 @@
-"""Requests for tables like others: what they take over, and what they refuse."""
+"""Requests for tables like others: the copied settings, and the refused ones."""
 
 import pytest
 
@@ -17,14 +17,14 @@ KEY = "arn:aws:kms:us-east-1:1:key/k"
 
 
 def like(described=None, **options):
-    """Return the request for a table like the model with some members more."""
+    """Return the request for a table like the model with some additional members."""
     return create_table_request(
         {**MODEL, **(described or {})}, CreateLikeOptions(source="model", target="made", **options)
     )
 
 
 def test_a_plain_table_is_a_plain_request():
-    """What the model does not state is not in the request."""
+    """Settings that the model does not have are not in the request."""
     assert like() == {
         "TableName": "made",
         "AttributeDefinitions": MODEL["AttributeDefinitions"],
@@ -33,8 +33,8 @@ def test_a_plain_table_is_a_plain_request():
     }
 
 
-def test_settings_are_taken_over():
-    """On-demand maxima, table class and deletion protection are the model's."""
+def test_settings_are_copied():
+    """On-demand maxima, table class and deletion protection are those of the model."""
     maxima = {"MaxReadRequestUnits": 10, "MaxWriteRequestUnits": 20}
     made = like(
         {
@@ -49,7 +49,7 @@ def test_settings_are_taken_over():
 
 
 def test_warm_throughput_is_stated_for_the_table_and_its_indexes():
-    """A new table can be asked to bear more from its first moment on."""
+    """A new table can start with a higher warm throughput."""
     index = {"IndexName": "i", "KeySchema": MODEL["KeySchema"], "Projection": {"ProjectionType": "ALL"}}
     made = like({"GlobalSecondaryIndexes": [index]}, warm_write_units=40_000)
     assert made["WarmThroughput"] == {"WriteUnitsPerSecond": 40_000}
@@ -66,18 +66,18 @@ def test_warm_throughput_is_stated_for_the_table_and_its_indexes():
     ],
 )
 def test_encryption_is_the_models_or_the_named_one(options, expected):
-    """The model's key serves where it is known; another one can be named anywhere."""
+    """The model's key is used where it exists. Another key can be set anywhere."""
     assert like({"SSEDescription": {"KMSMasterKeyArn": KEY}}, **options).get("SSESpecification") == expected
 
 
-def test_a_key_of_elsewhere_is_refused():
-    """A KMS key is not carried into another region or account in silence."""
+def test_a_key_of_another_region_is_refused():
+    """A KMS key is never used silently in another region or account."""
     with pytest.raises(OptionError, match="give kms_key"):
         like({"SSEDescription": {"KMSMasterKeyArn": KEY}}, target_region="eu-west-1")
 
 
 def test_index_keys_can_have_several_attributes():
-    """An index joins up to four attributes of its partition key and of its sort key by +."""
+    """An index joins up to four attributes of its partition key and of its sort key with +."""
     plan = NewTable("orders", "id", ("by_place=country:S+year:N,month:N+city:S/KEYS_ONLY",))
     (index,) = new_table_request(plan)["GlobalSecondaryIndexes"]
     assert [(part["AttributeName"], part["KeyType"]) for part in index["KeySchema"]] == [

@@ -1,4 +1,4 @@
-"""Sessions and credentials that are given: used, hidden, and sent to workers only if that was said."""
+"""Sessions and credentials as arguments: used, hidden, and sent to workers only if requested."""
 
 import pickle
 
@@ -20,7 +20,7 @@ def options_of(**values):
 
 
 def keys_of(client):
-    """Return the keys by which a client signs."""
+    """Return the keys with which a client signs."""
     frozen = client._request_signer._credentials.get_frozen_credentials()
     return dict(zip(KEYS, frozen[:3], strict=True))
 
@@ -35,15 +35,15 @@ def keys_of(client):
     ],
     ids=["Credentials", "mapping", "botocore", "frozen"],
 )
-def test_credentials_sign_every_request_and_travel(credentials):
-    """Both services use them, also in a process that got the description."""
+def test_credentials_sign_every_request_and_are_pickled(credentials):
+    """Both services use them, also in a process that received the description."""
     options = options_of(credentials=credentials, region="us-east-1")
     for spec, service in ((dynamodb_spec(options), "dynamodb"), (s3_spec(options), "s3")):
         assert keys_of(pickle.loads(pickle.dumps(spec)).client(service)) == KEYS
 
 
 def test_secrets_are_in_no_text():
-    """Neither options nor descriptions nor errors tell what was given."""
+    """Neither options nor descriptions nor errors contain the secrets."""
     options = options_of(credentials=GIVEN)
     with pytest.raises(ddbio.OptionError) as caught:
         options_of(credentials={**KEYS, "secret": "tell-nobody"})
@@ -52,8 +52,8 @@ def test_secrets_are_in_no_text():
         assert "nor-this" not in text
 
 
-def test_a_session_is_used_as_it_is():
-    """Its credentials and its region are those of the clients; an option says another region."""
+def test_a_session_is_used_unchanged():
+    """Its credentials and region are those of the clients. An option overrides the region."""
     session = boto3.Session(*KEYS.values(), region_name="eu-west-3")
     client = dynamodb_spec(options_of(session=session)).client("dynamodb")
     assert (keys_of(client), client.meta.region_name) == (KEYS, "eu-west-3")
@@ -62,7 +62,7 @@ def test_a_session_is_used_as_it_is():
 
 
 def test_a_session_stays_in_its_process():
-    """To send it is an error that says what to give instead."""
+    """Pickling it is an error with the alternatives."""
     with pytest.raises(ddbio.OptionError, match="or credentials, which travel"):
         pickle.dumps(dynamodb_spec(options_of(session=boto3.Session(*KEYS.values()))))
 
@@ -76,14 +76,14 @@ def test_a_session_stays_in_its_process():
     ],
 )
 def test_one_identity_is_given(values, message):
-    """Two identities contradict each other, and a session is one of boto3."""
+    """Two identities are contradictory, and a session must be one of boto3."""
     with pytest.raises(ddbio.OptionError) as caught:
         options_of(**values)
     assert message in str(caught.value)
 
 
 def test_a_table_is_read_by_a_session():
-    """The public functions take a session."""
+    """The public functions accept a session."""
     with FakeDynamoDB() as fake:
         fake.load("orders", b'{"Item":{"pk":{"S":"a"}}}\n', "pk:S")
         session = boto3.Session(*KEYS.values(), region_name="us-east-1")

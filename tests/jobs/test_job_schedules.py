@@ -1,7 +1,7 @@
-"""Scans, readings of exports and folds while a seed draws faults: output is whole, and the same job again works.
+"""Scans, reads of exports and folds with random faults: the output is complete, and the same job can be repeated.
 
-Each schedule runs one job until it succeeds. Store calls are lost or refused, files break off or are damaged, the
-table throttles and resets, tasks run twice, workers and drivers are killed at any call; time is virtual.
+Each schedule runs a job until it succeeds. Store calls are lost or refused, files are truncated or damaged, the table
+throttles and resets, tasks run twice, workers and drivers are killed at any call. Time is virtual.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ KINDS = {
 
 def texts_of(items):
     """Return items as sorted texts."""
-    return sorted(json.dumps(each, sort_keys=True) for each in items)
+    return sorted(json.dumps(item, sort_keys=True) for item in items)
 
 
 class Scan:
-    """Scan a table of four segments."""
+    """Scan of a table of four segments."""
 
     def __init__(self, folder):
         del folder
@@ -66,7 +66,7 @@ class Scan:
         self._schema = ItemSchema.of_items(self.items).to_arrow()
 
     def stage(self, staging, engine, faults):
-        """Return the staged files, and how many items were read."""
+        """Return the staged files, and the number of read items."""
 
         def write(task, budget):
             policy = RetryPolicy(DEADLINE_SECONDS, Stop(faults), lambda: faults.now)
@@ -86,10 +86,10 @@ class Scan:
 
 @functools.cache
 def copied(store):
-    """Return what a folder holds in memory."""
+    """Return a copy of a folder in memory."""
     world = World()
-    for each in store.list("data/"):
-        world.objects[each.path] = store.read(each.path), 0, 0.0
+    for entry in store.list("data/"):
+        world.objects[entry.path] = store.read(entry.path), 0, 0.0
     return world
 
 
@@ -99,7 +99,7 @@ def faulty(source, faults):
 
 
 class ExportRead:
-    """Read an export of three files."""
+    """Read of an export of three files."""
 
     def __init__(self, folder):
         rng = random.Random(2)
@@ -110,16 +110,16 @@ class ExportRead:
         self._columns = export_columns(self._source, self._options)
 
     def stage(self, staging, engine, faults):
-        """Return the staged files, and how many items were read."""
+        """Return the staged files, and the number of read items."""
         source = faulty(self._source, faults)
         reads = export_tasks(source, self._columns, self._options, engine.parallelism)
         tasks = [ExportFilesTask(read, staging) for read in reads]
         results = engine.run(write_export_task, tasks, LocalBudget(None))
-        return [file for each in results for file in each.staged], sum(each.counts.items for each in results)
+        return [file for result in results for file in result.staged], sum(result.counts.items for result in results)
 
 
 class VirtualFold(fold.Fold):
-    """A fold that spills where one on Spark does: below the staging of its target."""
+    """Fold that spills like one on Spark: below the staging of its target."""
 
     @contextlib.contextmanager
     def _spill_store(self):
@@ -127,7 +127,7 @@ class VirtualFold(fold.Fold):
 
 
 class Fold:
-    """Fold three windows into an export."""
+    """Fold of three windows into an export."""
 
     def __init__(self, folder):
         rng, writer = random.Random(5), ExportWriter(folder / "fold", files=3)
@@ -139,21 +139,21 @@ class Fold:
         self._sources = open_fold(self._options, increments)
 
     def stage(self, staging, engine, faults):
-        """Return the staged files; a fold does not count what it kept."""
+        """Return the staged files. A fold does not count its items."""
         changed = tuple((faulty(source, faults), columns) for source, columns in self._sources.changed)
         sources = dataclasses.replace(self._sources, full=faulty(self._sources.full, faults), changed=changed)
         _, results = VirtualFold(self._options, sources, staging, engine).run(LocalBudget(None))
-        return [file for each in results for file in each.staged], len(self.items)
+        return [file for result in results for file in result.staged], len(self.items)
 
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory):
-    """Return what is run: each knows what its rows are in the end."""
+    """Return the jobs. Each knows its final rows."""
     return [kind(tmp_path_factory.mktemp("exports")) for kind in (Scan, ExportRead, Fold)]
 
 
 class Course:
-    """Run one job at a target until it succeeds, and look at the target after each run."""
+    """Runs of a job at a target until it succeeds, with checks of the target after each run."""
 
     def __init__(self, seed, jobs):
         self.rng, self.seed = random.Random(seed), seed
@@ -162,11 +162,11 @@ class Course:
         self._old = [] if self.mode == "error" else self._before()
 
     def _before(self):
-        """Write a file that is there before; return its rows."""
+        """Write a file that exists before the job. Return its rows."""
         store = Store(self.world, Faults(0, {}))
         items = [item(1000 + number, self.rng) for number in range(3)]
         batch = Decoder(ItemSchema.of_items(items).to_arrow()).decode(
-            "".join(json.dumps(each) for each in items).encode(), "items"
+            "".join(json.dumps(item) for item in items).encode(), "items"
         )
         with publishing(Target(store=store, mode="append"), "old") as publish:
             publish(Staging(store, "old", FileOptions()).write([batch], batch.schema, 0, MisfitLog()), INFO)
@@ -174,7 +174,7 @@ class Course:
 
     @property
     def expected(self):
-        """The rows that are there once the job has succeeded."""
+        """The rows after the job has succeeded."""
         return texts_of([*self.job.items, *(self._old if self.mode == "append" else [])])
 
     def go(self):
@@ -191,7 +191,7 @@ class Course:
 
     def _run(self, faults):
         engine, store = Engine(faults, self.rng), Store(self.world, faults)
-        # Long enough for the claim of a run that died to count as dead.
+        # Long enough for the lease of a dead run to expire.
         self.world.now += 1000
         try:
             with publishing(Target(store=store, mode=self.mode, command="c"), JOB) as publish:
@@ -209,19 +209,19 @@ class Course:
         return "done"
 
     def check(self):
-        """Check that the target holds the rows of the job, each once."""
+        """Check that the target contains the rows of the job, each once."""
         assert rows_at(Store(self.world, Faults(0, {}))) == self.expected, self.seed
 
     def check_tidy(self):
-        """Check that nothing is left over."""
+        """Check that no temporary files remain."""
         assert not self.world.staged, self.seed
         states = [path for path in self.world.objects if path.startswith(META)]
         assert all(is_manifest(path) or version_at(path) is not None for path in states), (self.seed, states)
 
 
 @pytest.mark.timeout(3600)
-def test_a_job_ends_whole_whatever_fails_before(jobs, seeds):
-    """A run that succeeds has all rows, each once; the same job again finishes what failed or was killed."""
+def test_a_job_ends_complete_after_any_failure(jobs, seeds):
+    """A successful run has all rows, each once. Repeating the job finishes failed or killed work."""
     outcomes = Counter()
     for seed in seeds(150, 10_000):
         course = Course(seed, jobs)

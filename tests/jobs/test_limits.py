@@ -1,4 +1,4 @@
-"""Limits of a job: refused by its plan before anything is done, stopped by its budget while it runs."""
+"""Limits of a job: its plan refuses it before it starts, and its budget stops it while it runs."""
 
 from __future__ import annotations
 
@@ -37,33 +37,33 @@ def server():
 
 @pytest.fixture
 def connection(server):
-    """Return the options that reach the server."""
+    """Return the options to connect to the server."""
     return {"endpoint_url": server.endpoint_url, "region": "us-east-1"}
 
 
 @pytest.mark.parametrize(
-    ("limit", "said"),
+    ("limit", "message"),
     [
         ({"max_units": 100}, "capacity units, more than max_units 100"),
         ({"max_usd": 1e-6}, "more than max_usd 1e-06"),
         ({"max_seconds": 0.5, "rcu_per_second": 100, "sample_items": 20}, "s, more than max_seconds 0.5"),
     ],
 )
-def test_a_scan_above_a_limit_is_refused(connection, tmp_path, limit, said):
-    """The error has the plan's figure and the limit; nothing is at the target."""
-    with pytest.raises(LimitError, match=said):
+def test_a_scan_above_a_limit_is_refused(connection, tmp_path, limit, message):
+    """The error has the plan's figure and the limit. Nothing is written to the target."""
+    with pytest.raises(LimitError, match=message):
         ddbio.scan_to_files("full", tmp_path / "out", **connection, **limit)
     assert not list(tmp_path.rglob("*.parquet"))
 
 
 def test_a_scan_below_its_limits_runs(connection, tmp_path):
-    """Limits that the plan keeps change nothing."""
+    """Limits above the plan have no effect."""
     report = ddbio.scan_to_files("full", tmp_path, **connection, max_units=1000, max_usd=1, max_seconds=600)
     assert report.rows == len(ITEMS)
 
 
 def test_a_scan_that_costs_too_much_publishes_nothing(connection, tmp_path, monkeypatch):
-    """What is only known when the files are staged stops a scan as well."""
+    """A cost that is only known when the files are staged also stops a scan."""
     monkeypatch.setattr(to_files._ScanJob, "figures", lambda *_: Figures(usd=2.0))
     with pytest.raises(LimitError, match="nothing was published"):
         ddbio.scan_to_files("full", tmp_path / "out", **connection, max_usd=1)
@@ -71,7 +71,7 @@ def test_a_scan_that_costs_too_much_publishes_nothing(connection, tmp_path, monk
 
 
 def test_a_load_above_a_limit_is_refused_before_it_writes(connection, server, tmp_path):
-    """2,000 items of two units each are more than 1,000: no row is sent, and no table made."""
+    """2,000 items of two units each exceed 1,000: no row is sent, and no table is created."""
     (tmp_path / "rows.jsonl").write_bytes(ddbio.to_dynamodb_json(pa.Table.from_pylist(ITEMS)))
     before = server.requests()
     for table, more in (("written", {}), ("new", {"create_table": True, "key": "pk:S"})):
@@ -99,7 +99,7 @@ def test_a_scan_that_takes_too_long_is_stopped(tmp_path, read):
 
 @pytest.mark.parametrize("limit", [{"max_units": 1000}, {"max_usd": 0.000625}], ids=str)
 def test_a_write_of_unknown_length_is_stopped(connection, server, limit):
-    """Rows that come one by one have no plan: the write stops at a tenth above its limit, or the price of that."""
+    """Rows of an iterator have no plan: the write stops at 10 % above its limit, or at the price of that."""
     before = server.requests().get("BatchWriteItem", 0)
     with pytest.raises(LimitError, match=r"the job was stopped: .* units are consumed, more than 1,100"):
         ddbio.write_table(ITEMS, "written", **connection, **limit, lanes=1)
@@ -108,7 +108,7 @@ def test_a_write_of_unknown_length_is_stopped(connection, server, limit):
 
 
 def test_a_copy_counts_reads_and_writes(connection, server):
-    """375 units of reads and 4,000 of writes are more than 4,000; nothing is written."""
+    """375 units of reads and 4,000 of writes exceed 4,000: nothing is written."""
     before = server.requests().get("BatchWriteItem", 0)
     with pytest.raises(LimitError, match="max_units 4000"):
         ddbio.copy_table("full", "copied", **connection, max_units=4000)
@@ -117,8 +117,8 @@ def test_a_copy_counts_reads_and_writes(connection, server):
     assert report.written == len(ITEMS)
 
 
-def test_prices_of_ones_own(connection, tmp_path):
-    """A book of prices given as a file decides what a job costs."""
+def test_custom_prices(connection, tmp_path):
+    """A file with a price book determines the cost of a job."""
     book = tmp_path / "mine.json"
     price = '{"usd": 1, "per": 1, "unit": "RRU", "usage_type": "x", "source": "x", "date": "2026-11-01"}'
     book.write_text(f'{{"region": "us-east-1", "prices": {{"read_request_units": {price}}}}}', "utf-8")
@@ -130,7 +130,7 @@ def test_prices_of_ones_own(connection, tmp_path):
 
 
 def test_a_validation_counts_both_sides(connection):
-    """Reading two tables of 375 units is more than 700; one that runs has what was planned beside what it took."""
+    """Reading two tables of 375 units exceeds 700. A run has its planned figures next to the actual ones."""
     with pytest.raises(LimitError, match="max_units 700"):
         ddbio.validate("full", "full", **connection, max_units=700, sample_items=20)
     report = ddbio.validate("full", "full", **connection, max_units=900, max_usd=1, sample_items=20)
@@ -162,18 +162,18 @@ def _fold(source, dest, **options):
 
 @pytest.mark.parametrize("read", [ddbio.read_export_to_files, _fold])
 def test_reading_an_export_within_its_time(export, tmp_path, read):
-    """A plan above max_seconds is refused before anything is read."""
+    """A plan above max_seconds is refused before any read."""
     with pytest.raises(LimitError, match="more than max_seconds 1e-09"):
         read(export, tmp_path / "out", max_seconds=1e-9)
     assert read(export, tmp_path / "out", max_seconds=600, max_usd=1).rows == 500
 
 
 class _Impatient:
-    """Follows a job, and bounds it to no time at all."""
+    """Watch that limits a job to zero seconds."""
 
     @contextmanager
     def running(self, plan, budget):
-        """Bound the budget."""
+        """Limit the budget."""
         budget.bound(JobLimits(seconds=0.0))
         yield
 
@@ -187,7 +187,7 @@ def test_reading_an_export_that_takes_too_long_is_stopped(export, tmp_path):
 
 
 def test_a_job_on_files_is_stopped_by_its_time_or_its_cluster():
-    """A tenth above max_seconds, or when the cluster has cost a tenth more than max_usd leaves for it."""
+    """A job stops at 10 % above max_seconds, or when the cluster has cost 10 % more than its share of max_usd."""
     options = {"source": "in", "dest": "out", "compute": "glue:G.1X*10"}
     estimate = Estimate(seconds=60.0, cost=Cost((CostLine("Glue", 1 / 6, "DPU-hour", 10 * 0.44 / 60),)))
     assert run_limits(ExportToFilesOptions(**options, max_seconds=100), estimate).seconds == pytest.approx(110)
@@ -198,7 +198,7 @@ def test_a_job_on_files_is_stopped_by_its_time_or_its_cluster():
 
 
 def test_publishing_within_its_limits(folder, tmp_path):
-    """A publication has a plan with the keys of every plan, is refused by it, and has it in its report."""
+    """A publication has a plan with the keys of every plan, is refused by it, and contains it in its report."""
     plan = ddbio.plan_publish(folder, tmp_path / "known", expect_rows=300)
     assert plan.to_dict().keys() >= {"units", "requests", "bytes", "seconds", "usd", "lines", "notes"}
     with pytest.raises(LimitError, match="max_seconds"):
@@ -210,7 +210,7 @@ def test_publishing_within_its_limits(folder, tmp_path):
 
 
 def test_import_files_within_their_limits(folder, tmp_path):
-    """Files for an import have a plan; a run above max_seconds is refused, or stopped, and nothing is visible."""
+    """Files for an import have a plan. A run above max_seconds is refused or stopped, and nothing becomes visible."""
     plan = ddbio.plan_import_files(folder, tmp_path / "out", key="pk:S")
     assert (plan.rows, plan.files) == (300, 3)
     with pytest.raises(LimitError, match="max_seconds"):
@@ -223,8 +223,8 @@ def test_import_files_within_their_limits(folder, tmp_path):
     assert report.planned.seconds is not None
 
 
-def test_what_files_on_s3_cost_is_bounded(folder):
-    """Requests to S3 and storage are money: a plan above max_usd is refused, and says so."""
+def test_the_cost_of_files_on_s3_is_bounded(folder):
+    """Requests to S3 and storage have a cost: a plan above max_usd is refused with it."""
     dest = "s3://bucket/known"
     plan = ddbio.plan_publish(folder, dest)
     assert plan.estimate.cost.usd > 0
@@ -234,8 +234,8 @@ def test_what_files_on_s3_cost_is_bounded(folder):
         ddbio.plan_import_files(folder, dest, key="pk:S", max_usd=1e-9)
 
 
-def test_a_validation_of_a_table_that_is_not_there(tmp_path, folder):
-    """A file describes the table: units and seconds follow from it, and nothing is called."""
+def test_a_validation_of_a_table_that_does_not_exist(tmp_path, folder):
+    """A file describes the table: units and seconds follow from it, and no service is called."""
     stats = tmp_path / "stats.json"
     keys = {"KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}]}
     types = {"AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}]}

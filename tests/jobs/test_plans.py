@@ -1,4 +1,4 @@
-"""Plans beside what jobs take: units, seconds, bytes and USD, on the fake."""
+"""Plans compared with jobs: units, seconds, bytes and USD, on the fake."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ INDEXES = [
 
 
 def create_indexed(running, name):
-    """Create an empty table with indexes of each projection; not every item is in the last one."""
+    """Create an empty table with indexes of each projection. Not every item is in the last one."""
     client = boto3.client(
         "dynamodb",
         endpoint_url=running.endpoint_url,
@@ -52,7 +52,9 @@ def create_indexed(running, name):
         TableName=name,
         BillingMode="PAY_PER_REQUEST",
         KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": each, "AttributeType": "S"} for each in ("pk", "kind", "rare")],
+        AttributeDefinitions=[
+            {"AttributeName": attribute, "AttributeType": "S"} for attribute in ("pk", "kind", "rare")
+        ],
         GlobalSecondaryIndexes=[
             {"IndexName": index, "KeySchema": [{"AttributeName": key, "KeyType": "HASH"}], "Projection": projection}
             for index, key, projection in INDEXES
@@ -74,20 +76,20 @@ def server():
 
 @pytest.fixture
 def connection(server):
-    """Return the options that reach the server."""
+    """Return the options to connect to the server."""
     return {"endpoint_url": server.endpoint_url, "region": "us-east-1"}
 
 
 @pytest.fixture
 def described(tmp_path):
-    """Return a file that describes a table of 4 TB, which is not there."""
+    """Return a file that describes a table of 4 TB, which does not exist."""
     path = tmp_path / "stats.json"
     path.write_text(json.dumps(DESCRIBED), "utf-8")
     return path
 
 
 def test_a_scan_reports_what_was_planned(connection, tmp_path, caplog):
-    """The plan and what it took lie side by side in the report and in the log; the manifest keeps both."""
+    """The planned and actual figures are next to each other in the report and in the log. The manifest has both."""
     with caplog.at_level(logging.INFO, "ddbio.scan"):
         report = ddbio.scan_to_files("full", tmp_path, **connection)
     assert report.planned is not None
@@ -101,7 +103,7 @@ def test_a_scan_reports_what_was_planned(connection, tmp_path, caplog):
 
 
 def test_writes_report_what_was_planned(connection, tmp_path):
-    """Loads and copies have both; rows in memory have no plan, and a price."""
+    """Loads and copies have both. Rows in memory have no plan, but a price."""
     (tmp_path / "rows.jsonl").write_bytes(ddbio.to_dynamodb_json(pa.Table.from_pylist(ITEMS)))
     loaded = ddbio.load_files(tmp_path / "rows.jsonl", "loaded", **connection)
     assert loaded.planned is not None
@@ -132,7 +134,7 @@ def rows_of_indexes(count):
 
 
 def test_planned_writes_are_those_that_are_billed(connection, tmp_path):
-    """Of new items, also with indexes of every projection: exactly the units that the fake bills, for load and copy."""
+    """New items, also with indexes of every projection, use exactly the billed units, for load and copy."""
     pa.parquet.write_table(rows_of_indexes(900), tmp_path / "rows.parquet")
     loaded = ddbio.load_files(tmp_path / "rows.parquet", "indexed", **connection)
     assert loaded.planned is not None
@@ -145,7 +147,7 @@ def test_planned_writes_are_those_that_are_billed(connection, tmp_path):
 
 @pytest.mark.nightly
 def test_planned_scans_are_those_that_are_billed(tmp_path):
-    """Of 110 MB: units within 0.5 % of the fake's bill, and seconds within 15 % of a run at a budget."""
+    """For 110 MB, units are within 0.5 % of the fake's bill, and seconds within 15 % of a run with a budget."""
     with FakeDynamoDB() as running:
         texts = ("x" * (45_000 + number * 37 % 20_000) for number in range(2000))
         running.load("large", ({"pk": {"S": str(at)}, "text": {"S": text}} for at, text in enumerate(texts)), "pk:S")
@@ -158,7 +160,7 @@ def test_planned_scans_are_those_that_are_billed(tmp_path):
 
 
 def test_the_terminal_prints_both_on_one_line(connection, tmp_path):
-    """What was planned, and what it took."""
+    """The line has the planned and the actual figures."""
     reach = ["--endpoint-url", connection["endpoint_url"], "--region", "us-east-1"]
     done = CliRunner().invoke(cli, ["scan", "full", str(tmp_path), *reach], catch_exceptions=False)
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("planned")]
@@ -166,8 +168,8 @@ def test_the_terminal_prints_both_on_one_line(connection, tmp_path):
     assert "; it took " in line
 
 
-def test_a_plan_for_a_table_that_is_not_there(described, tmp_path):
-    """Scans, loads and copies are planned from DescribeTable's answer in a file; no endpoint is called."""
+def test_a_plan_for_a_table_that_does_not_exist(described, tmp_path):
+    """Scans, loads and copies are planned from a response of DescribeTable in a file. No endpoint is called."""
     nowhere = {"endpoint_url": "http://127.0.0.1:1", "region": "us-east-1"}
     scan = ddbio.plan_scan("planned", "s3://bucket/out", from_file=described, compute="glue:G.1X*10", **nowhere)
     assert scan.estimated_units == pytest.approx(4e12 / 8192, rel=0.01)
@@ -188,7 +190,7 @@ def test_a_plan_for_a_table_that_is_not_there(described, tmp_path):
 
 
 def test_service_jobs_are_planned_from_a_file(described):
-    """Exports and backups of a table that is not there, with the reads of a digest; no endpoint is called."""
+    """Exports and backups of a table that does not exist, with the reads of a digest, need no endpoint."""
     nowhere = {"endpoint_url": "http://127.0.0.1:1", "region": "us-east-1", "from_file": described}
     export = ddbio.plan_export("planned", "s3://bucket/out", **nowhere)
     assert export.to_dict()["lines"][0]["usd"] == pytest.approx(4e12 / 2**30 * 0.10)
@@ -201,7 +203,7 @@ def test_service_jobs_are_planned_from_a_file(described):
 
 
 def test_limits_of_service_jobs(described):
-    """What a plan of an export or a backup has above a limit refuses it, in Python as by flags."""
+    """A plan of an export or a backup above a limit is refused, in Python and on the command line."""
     nowhere = {"endpoint_url": "http://127.0.0.1:1", "region": "us-east-1", "from_file": described}
     with pytest.raises(LimitError, match=r"600\.0 s, more than max_seconds 60"):
         ddbio.plan_export("planned", "s3://bucket/out", max_seconds=60, **nowhere)
@@ -213,7 +215,7 @@ def test_limits_of_service_jobs(described):
 
 
 def test_verification_is_planned_and_counted(connection):
-    """A copy that is verified reads its target once more: in the plan, and in what it took."""
+    """A verified copy reads its target once more, in the plan and in the actual figures."""
     ddbio.create_table("verified", key="pk:S", **connection)
     copied = ddbio.copy_table("full", "verified", verify=True, **connection)
     assert copied.planned is not None
@@ -223,7 +225,7 @@ def test_verification_is_planned_and_counted(connection):
 
 
 def test_a_file_that_describes_no_table_is_refused(tmp_path):
-    """The message says what it should be."""
+    """The message describes the correct file."""
     (tmp_path / "stats.json").write_text("[]", "utf-8")
     with pytest.raises(OptionError, match="give the response of DescribeTable"):
         ddbio.plan_scan("t", from_file=tmp_path / "stats.json")
@@ -231,14 +233,14 @@ def test_a_file_that_describes_no_table_is_refused(tmp_path):
         ddbio.plan_scan("t", from_file=tmp_path / "none.json")
 
 
-def test_a_plan_of_writes_goes_by_the_slowest_index_and_a_copy_names_its_writes(server, connection, tmp_path):
-    """A load of a table of 1,000 units a second takes as long as its index of 5 does; a copy's plan has both sides."""
+def test_a_plan_of_writes_depends_on_the_slowest_index_and_a_copy_names_its_writes(server, connection, tmp_path):
+    """A load of a table of 1,000 units/s takes as long as its index of 5 units/s does. A copy's plan has both sides."""
     reached = {"endpoint_url": server.endpoint_url, "region_name": "us-east-1"}
     client = boto3.client("dynamodb", **reached, aws_access_key_id="x", aws_secret_access_key="x")
     client.create_table(
         TableName="slow-index",
         KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": each, "AttributeType": "S"} for each in ("pk", "text")],
+        AttributeDefinitions=[{"AttributeName": attribute, "AttributeType": "S"} for attribute in ("pk", "text")],
         ProvisionedThroughput={"ReadCapacityUnits": 1000, "WriteCapacityUnits": 1000},
         GlobalSecondaryIndexes=[
             {
@@ -252,7 +254,7 @@ def test_a_plan_of_writes_goes_by_the_slowest_index_and_a_copy_names_its_writes(
     rows = [{"pk": str(number), "text": str(number)} for number in range(3000)]
     (tmp_path / "rows.jsonl").write_bytes(ddbio.to_dynamodb_json(pa.Table.from_pylist(rows)))
     plan = ddbio.plan_load(tmp_path / "rows.jsonl", "slow-index", write_ratio=1.0, **connection)
-    # What an index did not use for 300 s may be used at once: 1,500 of 3,000 units.
+    # The unused capacity of an index over 300 s can be used immediately: 1,500 of 3,000 units.
     assert plan.seconds >= 1500 / 5
     copy = ddbio.plan_copy("full", "copied", **connection).to_dict()
     assert {"reads", "writes"} <= {line["what"] for line in copy["lines"]}

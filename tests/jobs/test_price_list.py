@@ -1,4 +1,4 @@
-"""Prices asked of the Price List: found by usage type, stored for plans, and priced by tiers."""
+"""Prices from the Price List: found by usage type, stored for plans, and priced by tiers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ddbio.jobs.price_list import price_queries, refreshed_book
 
 
 def offer(service, usage_type, *ranges):
-    """Return a product as GetProducts has it; each range is its begin, its end and its price."""
+    """Return a product as GetProducts returns it. Each range is its start, its end and its price."""
     dimensions = {
         str(number): {"beginRange": begin, "endRange": end, "pricePerUnit": {"USD": usd}, "unit": "x"}
         for number, (begin, end, usd) in enumerate(ranges)
@@ -33,7 +33,7 @@ def offer(service, usage_type, *ranges):
 
 
 def reserved(years, upfront, hourly):
-    """Return a term of reserved capacity as GetProducts has it."""
+    """Return a term of reserved capacity as GetProducts returns it."""
     units = {"Quantity": upfront, "ReadCapacityUnit-Hrs": hourly}
     dimensions = {unit: {"unit": unit, "pricePerUnit": {"USD": usd}} for unit, usd in units.items()}
     return {"termAttributes": {"LeaseContractLength": f"{years}yr"}, "priceDimensions": dimensions}
@@ -52,15 +52,15 @@ OFFERS = {
 
 
 class PriceList(BaseHTTPRequestHandler):
-    """Answer GetProducts, a product a page."""
+    """GetProducts endpoint with one product per page."""
 
     def do_POST(self):
         """Answer one request."""
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        known, place = OFFERS.get(asked["ServiceCode"], []), int(asked.get("NextToken", 0))
-        reply = {"PriceList": known[place : place + 1], "FormatVersion": "aws_v1"}
-        if place + 1 < len(known):
-            reply["NextToken"] = str(place + 1)
+        offers, start = OFFERS.get(asked["ServiceCode"], []), int(asked.get("NextToken", 0))
+        reply = {"PriceList": offers[start : start + 1], "FormatVersion": "aws_v1"}
+        if start + 1 < len(offers):
+            reply["NextToken"] = str(start + 1)
         body = json.dumps(reply).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/x-amz-json-1.1")
@@ -74,7 +74,7 @@ class PriceList(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def price_list(tmp_path, monkeypatch):
-    """Serve a Price List of few products, and keep what is stored in a folder of the test."""
+    """Serve a Price List of few products, and store prices in a folder of the test."""
     monkeypatch.setenv("DDBIO_CONFIG_DIR", str(tmp_path / "config"))
     with ThreadingHTTPServer(("127.0.0.1", 0), PriceList) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -83,7 +83,7 @@ def price_list(tmp_path, monkeypatch):
 
 
 def test_a_refresh_stores_a_book_for_plans(price_list):
-    """Each price has the day and the usage type of its region; what the list lacks is left out, never invented."""
+    """Each price has the date and the usage type of its region. Missing prices are omitted, never invented."""
     words = ["prices", "refresh", "--region", "eu-west-1", "--pricing-endpoint-url", price_list, "--json"]
     made = json.loads(CliRunner().invoke(cli, words, catch_exceptions=False).stdout)
     assert made["region"] == "eu-west-1"
@@ -103,7 +103,7 @@ def test_a_refresh_stores_a_book_for_plans(price_list):
 
 
 def test_the_own_region_keeps_what_the_list_lacks():
-    """A price that is not found stays with its date: better old than none."""
+    """A missing price is kept with its date, because an old price is better than none."""
     own = book_of("us-east-1")
     new = refreshed_book(own, "us-east-1", [offer("AmazonDynamoDB", "WriteRequestUnits", ("0", "Inf", "0.0000006"))])
     assert new.usd("write_request_units", 1e6) == pytest.approx(0.6)
@@ -112,7 +112,7 @@ def test_the_own_region_keeps_what_the_list_lacks():
 
 @pytest.mark.parametrize(("usage", "scale"), [("ReadCapacityUnit-Hrs", 1), ("HeavyUsage:dynamodb.read", 100)])
 def test_reserved_capacity_is_found_among_the_terms(usage, scale):
-    """Terms of one and of three years are told apart, and those of a unit from those of a hundred."""
+    """Terms of one and of three years are distinguished, and those of one unit from those of 100."""
     own = book_of("us-east-1")
     made = json.loads(offer("AmazonDynamoDB", usage))
     terms = [reserved(3, f"{0.4 * scale}", f"{0.00002 * scale}"), reserved(1, f"{0.5 * scale}", f"{0.00003 * scale}")]
@@ -126,7 +126,7 @@ def test_reserved_capacity_is_found_among_the_terms(usage, scale):
 
 
 def test_one_query_for_each_service_and_instance():
-    """Instances are asked for by their kind: there are thousands."""
+    """Instances are requested by type, because there are thousands."""
     queries = price_queries(book_of("us-east-1"), "us-east-1")
     assert len(queries) == len({query.service for query in queries})
     (instance,) = [query for query in queries if query.service == "AmazonEC2"]

@@ -1,4 +1,4 @@
-"""Books of prices: ddbio's own, those of users, and what a job costs by them."""
+"""Price books of ddbio and of users, and the cost of jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OWN = (Path(prices.__file__).parent / "us-east-1.json").read_text("utf-8")
 
 
 def test_every_price_has_a_source_and_a_date():
-    """Ddbio's own book says where each price comes from and as of when it is known."""
+    """Each price in ddbio's book has its source and date."""
     book = PriceBook.from_json(OWN, "us-east-1.json")
     assert book.region == "us-east-1"
     for name, price in book.prices.items():
@@ -38,32 +38,32 @@ def test_every_price_has_a_source_and_a_date():
     ],
 )
 def test_sums_of_published_bills(usd, expected):
-    """Sums that others have published for these quantities."""
+    """The sums equal those published for these quantities."""
     assert usd(PriceBook.from_json(OWN, "us-east-1.json")) == pytest.approx(expected, rel=0.005)
 
 
 def test_quantities_are_priced_by_tiers():
-    """The first 50 TB of S3 at one price, what is beyond at the next: the last tier has no end."""
+    """The first 50 TB of S3 have one price, and further ones the next. The last tier has no end."""
     book = PriceBook.from_json(OWN, "us-east-1.json")
     assert book.usd("s3_storage", 51_200) == pytest.approx(1_177.60)
     assert book.usd("s3_storage", 51_200 + 460_800 + 1) == pytest.approx(1_177.60 + 460_800 * 0.022 + 0.021)
 
 
-def test_a_book_is_written_as_it_is_read():
-    """Tiers, services and dates come back from ``to_json``."""
+def test_a_book_is_read_from_its_json():
+    """Tiers, services and dates are preserved by ``to_json``."""
     book = PriceBook.from_json(OWN, "us-east-1.json")
     assert PriceBook.from_json(book.to_json(), "again") == book
 
 
 def test_a_cost_has_a_line_for_each_part():
-    """Of which nothing is needed is left out; each price is noted once."""
+    """Parts of quantity 0 are omitted. Each price is noted once."""
     book = PriceBook.from_json(OWN, "us-east-1.json")
     cost = book.cost([("files", "s3_writes", 2000), ("none", "s3_reads", 0)], "us-east-1", date(2024, 7, 2))
     assert cost == Cost((CostLine("files", 2000, "request", 0.01),))
 
 
-def test_notes_tell_foreign_and_old_prices():
-    """Whose price this is if not the table's region's, and how old it is; prices that are not used tell nothing."""
+def test_notes_report_foreign_and_old_prices():
+    """The notes name the region of a foreign price, and the age of an old one. Unused prices have no notes."""
     book = PriceBook.from_json(OWN, "us-east-1.json")
     assert book.notes("export", "us-east-1", date(2023, 3, 1)) == ()
     foreign, old = book.notes("export", "eu-west-1", date(2026, 11, 22))
@@ -73,8 +73,8 @@ def test_notes_tell_foreign_and_old_prices():
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"region": "r", "prices": {"export": {"usd": "much"}}}'])
-def test_what_is_no_book_is_refused(text):
-    """A file of prices that cannot be used says what a book needs."""
+def test_another_file_is_refused(text):
+    """The error of an unusable price file lists the contents of a price book."""
     with pytest.raises(OptionError, match=r"mine\.json are no book of prices"):
         PriceBook.from_json(text, "mine.json")
 
@@ -88,7 +88,7 @@ def table(*, on_demand: bool, infrequent_access: bool = False) -> TableDescripti
 
 
 def test_provisioned_units_are_paid_by_the_hour():
-    """A job on provisioned capacity adds nothing to the bill; on demand a unit is priced by the table's class."""
+    """A job on provisioned capacity adds nothing to the bill. On demand a unit has the price of the table's class."""
     book, day = PriceBook.from_json(OWN, "us-east-1.json"), date(2024, 12, 1)
     paid = capacity_cost(book, "reads", 1e6, table(on_demand=False), day)
     assert paid.lines == (CostLine("reads", 1e6, "RCU", 0.0),)
@@ -99,7 +99,7 @@ def test_provisioned_units_are_paid_by_the_hour():
 
 
 def test_a_price_that_a_book_lacks_is_unknown():
-    """Not free: the line has no price, and the sum is of the others."""
+    """It is not free: the line has no price, and the sum is that of the others."""
     book = PriceBook.from_json(json.dumps({"region": "r", "prices": {}}), "mine.json")
     unknown = capacity_cost(book, "reads", 5, table(on_demand=True), date(2024, 12, 1))
     assert unknown.lines[0].usd is None

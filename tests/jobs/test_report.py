@@ -1,4 +1,4 @@
-"""The bases of reports."""
+"""Base classes of reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ddbio.jobs.report import FileReport, RowsReport
 
 @dataclass(frozen=True, kw_only=True)
 class Report(RowsReport):
-    """A report of a verb."""
+    """Report of a verb."""
 
     source: str
 
@@ -30,7 +30,7 @@ REPORT = Report(
 
 
 def test_the_fields_of_a_verb_come_first():
-    """People and scripts see what is special of a report before what all reports have."""
+    """The fields of a specific report come before those of all reports."""
     names = list(REPORT.to_dict())
     assert names[:2] == ["source", "dest"]
     assert names[-2:] == ["seconds", "cpu_seconds"]
@@ -38,5 +38,5 @@ def test_the_fields_of_a_verb_come_first():
 
 
 def test_a_stored_report_is_read_again():
-    """What a manifest holds becomes the same report."""
+    """The values in a manifest become the same report."""
     assert Report.from_dict(json.loads(REPORT.to_json())) == REPORT

@@ -1,4 +1,4 @@
-"""What the service's own jobs and a month of captured changes take and cost."""
+"""Estimates of jobs that AWS runs, and of a month of captured changes."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ TABLE = TableDescription("t", "t", "", "ACTIVE", (("pk", "S"),), 1000, 10 * GB, 
 
 
 def usd_of(estimate):
-    """Return the USD of each line by what it is for."""
+    """Return the USD of each line by its purpose."""
     return {line.what: line.usd for line in estimate.cost.lines}
 
 
 def test_a_full_export_is_billed_by_table_and_local_indexes():
-    """11 GB at $0.10: global indexes are not exported; recovery that is turned on for it is billed as well."""
+    """11 GB cost $0.10 per GB. Global indexes are not exported. Recovery enabled for the export is also billed."""
     made = export_estimate(TABLE, PRICES, is_full=True, is_encrypted=True, enables_recovery=True)
     usd = usd_of(made)
     assert made.bytes == 11 * GB
@@ -46,8 +46,8 @@ def test_a_full_export_is_billed_by_table_and_local_indexes():
     assert (made.units, made.seconds) == (0, 600)
 
 
-def test_an_increment_costs_the_least_that_is_billed():
-    """Nobody knows before how much has changed: 10 MB are billed at least."""
+def test_an_increment_costs_the_billed_minimum():
+    """The number of changes is unknown: the minimum of 10 MB is assumed."""
     made = export_estimate(TABLE, PRICES, is_full=False, is_encrypted=False, enables_recovery=False)
     assert usd_of(made)["export of 10 MB at least"] == pytest.approx(0.1 * 10 / 1024)
 
@@ -61,7 +61,7 @@ def test_a_bulk_put_costs_its_writes_in_table_and_indexes():
 
 
 def test_backups_and_restores_are_billed_by_size():
-    """10 GB at $0.10 a month, and at $0.15."""
+    """10 GB cost $0.10 per GB-month as a backup, and $0.15 per GB as a restore."""
     assert backup_estimate(TABLE, PRICES).cost.usd == pytest.approx(1.0)
     assert restore_estimate(10 * GB, PRICES).cost.usd == pytest.approx(1.5)
 
@@ -76,7 +76,7 @@ def test_backups_and_restores_are_billed_by_size():
     ],
 )
 def test_a_month_of_changes(through, lines):
-    """100 changes a second of 400 bytes: each way is billed by what it counts."""
+    """100 changes per second of 400 bytes: each method is billed by its own quantities."""
     plan = plan_capture(PlanCaptureOptions(records_per_second=100, through=through), PRICES)
     assert plan.records == 262_800_000
     usd = usd_of(plan.estimate)
@@ -95,20 +95,20 @@ def test_a_month_of_changes(through, lines):
     ],
 )
 def test_compute_is_priced_by_its_hours(compute, usd):
-    """Ten workers for a quarter of an hour; less than a minute is billed as one."""
+    """Ten workers run for 15 minutes. Less than a minute is billed as one."""
     parse_options(PlanCaptureOptions, {"records_per_second": 1, "compute": compute})
     assert PRICES.cost(compute_parts(compute, 900)).usd == pytest.approx(usd)
     assert PRICES.cost(compute_parts(compute, 1)).usd == pytest.approx(usd / 15)
 
 
 def test_unknown_compute_is_refused():
-    """The message has the words that are known."""
+    """The message lists the valid words."""
     with pytest.raises(OptionError, match=r"give glue:G\.1X\*10"):
         parse_options(PlanCaptureOptions, {"records_per_second": 1, "compute": "ten large ones"})
 
 
 def test_files_cost_requests_and_storage_on_s3_only():
-    """A file of 100 MB takes 12 parts, a begin and an end."""
+    """A file of 100 MB takes 12 parts, a start and an end."""
     assert upload_requests(2, 200e6) == 2 * 14
     assert upload_requests(3, 3e6) == 3
     assert {name: quantity for _, name, quantity in output_parts("s3://b/p", 2, GB, is_encrypted=True)} == {

@@ -1,4 +1,4 @@
-"""Every verb writes every object as the options of its connection say: moto keeps what was written, and deleted."""
+"""Every verb writes every object with the options of its connection: moto keeps written and deleted objects."""
 
 import io
 import json
@@ -19,7 +19,7 @@ from ddbio.testing import FakeDynamoDB, MotoServer
 from ddbio.testing.export import Change, ExportWriter
 from tests.lake.virtual_log import VirtualLog, Writer
 
-# Where a Spark session runs already, it does the work; PySpark leaves its sockets to the garbage collector.
+# A running Spark session does the work. PySpark leaves its sockets to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 BUCKET, OWNER = "lake", "123456789012"
@@ -29,7 +29,7 @@ ITEMS = [{"pk": {"S": f"item-{number}"}, "n": {"N": str(number % 3)}} for number
 
 @pytest.fixture(scope="module")
 def s3():
-    """Return a client of moto with a bucket that forgets nothing, and its endpoint."""
+    """Return a client of moto with a versioned bucket, and its endpoint."""
     with MotoServer() as server:
         client = ClientSpec(endpoint_url=server.endpoint_url, region="us-east-1").client("s3")
         client.create_bucket(Bucket=BUCKET)
@@ -39,7 +39,7 @@ def s3():
 
 @pytest.fixture(scope="module")
 def options(s3):
-    """Return the options of connections: everything that moto keeps of an object."""
+    """Return connection options with all properties of an object that moto stores."""
     return {
         "s3_endpoint_url": s3[1], "region": "us-east-1", "s3_sse": "aws:kms", "s3_sse_kms_key_id": KEY,
         "s3_bucket_key": True, "s3_tags": "team=data&stage=raw", "s3_storage_class": "STANDARD_IA",
@@ -49,34 +49,34 @@ def options(s3):
 
 
 def written(client, prefix):
-    """Return the keys of all versions below a prefix, each of which is as the options say."""
+    """Return the keys of all versions below a prefix, after checking their options."""
     listed = client.list_object_versions(Bucket=BUCKET, Prefix=prefix).get("Versions", [])
-    for each in listed:
-        place = {"Bucket": BUCKET, "Key": each["Key"], "VersionId": each["VersionId"]}
-        found = client.head_object(**place)
-        assert (found["ServerSideEncryption"], found["SSEKMSKeyId"]) == ("aws:kms", KEY), each["Key"]
-        tags = client.get_object_tagging(**place)["TagSet"]
-        assert tags == [{"Key": "team", "Value": "data"}, {"Key": "stage", "Value": "raw"}], each["Key"]
-        is_data = not any(name in each["Key"] for name in ("_ddbio/", "_delta_log/", "/metadata/"))
-        assert found.get("StorageClass", "STANDARD") == ("STANDARD_IA" if is_data else "STANDARD"), each["Key"]
-    return {each["Key"].removeprefix(prefix) for each in listed}
+    for version in listed:
+        location = {"Bucket": BUCKET, "Key": version["Key"], "VersionId": version["VersionId"]}
+        head = client.head_object(**location)
+        assert (head["ServerSideEncryption"], head["SSEKMSKeyId"]) == ("aws:kms", KEY), version["Key"]
+        tags = client.get_object_tagging(**location)["TagSet"]
+        assert tags == [{"Key": "team", "Value": "data"}, {"Key": "stage", "Value": "raw"}], version["Key"]
+        is_data = not any(name in version["Key"] for name in ("_ddbio/", "_delta_log/", "/metadata/"))
+        assert head.get("StorageClass", "STANDARD") == ("STANDARD_IA" if is_data else "STANDARD"), version["Key"]
+    return {version["Key"].removeprefix(prefix) for version in listed}
 
 
 def upload(client, folder, prefix):
-    """Put a folder's files below a prefix."""
+    """Upload a folder's files below a prefix."""
     for path in folder.rglob("*"):
         if path.is_file():
             client.put_object(Bucket=BUCKET, Key=f"{prefix}/{path.relative_to(folder)}", Body=path.read_bytes())
 
 
 def kinds(keys):
-    """Return which kinds of ddbio's own objects there are."""
+    """Return the kinds of ddbio's own objects."""
     names = ("claim", "intent", "snapshots/")
     return {name for name in names if any("_ddbio/" in key and name in key for key in keys)}
 
 
 def test_objects_of_scans_compactions_and_publications(s3, fake, options):
-    """Files of every format, manifests, claims, intents, snapshots, and what compact, publish and vacuum leave."""
+    """Files of every format, manifests, leases, intents, snapshots, and the objects of compact, publish and vacuum."""
     client, _ = s3
     root = f"s3://{BUCKET}/tables"
     for name in ("parquet", "orc", "avro", "csv", "json"):
@@ -99,13 +99,13 @@ def test_objects_of_scans_compactions_and_publications(s3, fake, options):
 
 
 def test_objects_of_exports_imports_and_rejects(s3, fake, options, tmp_path):
-    """Files of an export, a fold with what it spills, files for an import, rows that a load rejects."""
+    """Files of an export, a fold with its spill, files for an import, rows that a load rejects."""
     client, _ = s3
     writer = ExportWriter(tmp_path)
     full = writer.full(ITEMS)
     later = writer.incremental([Change(1, {"pk": {"S": "item-1"}}, new={"pk": {"S": "item-1"}, "n": {"N": "9"}})])
     upload(client, tmp_path, "in")
-    source, change = (f"s3://{BUCKET}/in/AWSDynamoDB/{each.name}" for each in (full, later))
+    source, change = (f"s3://{BUCKET}/in/AWSDynamoDB/{folder.name}" for folder in (full, later))
     ddbio.read_export_to_files(source, f"s3://{BUCKET}/read", engine="local", **options)
     ddbio.fold_exports_to_files(source, [change], f"s3://{BUCKET}/fold", engine="local", format="avro", **options)
     rows = pa.table({"pk": [f"{number}" for number in range(20)]})
@@ -128,7 +128,7 @@ def test_objects_of_exports_imports_and_rejects(s3, fake, options, tmp_path):
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_objects_of_lake_tables(s3, options, tmp_path, monkeypatch, kind):
-    """Data, logs, checkpoints and catalogs of lake tables, though libraries of others write most of them."""
+    """Data, logs, checkpoints and catalogs of lake tables, most of which are written by other libraries."""
     client, _ = s3
     log, writer, uri = VirtualLog(LocalStore(tmp_path / "log")), Writer(7), f"s3://{BUCKET}/lake-{kind}"
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/catalog.db")
@@ -141,13 +141,13 @@ def test_objects_of_lake_tables(s3, options, tmp_path, monkeypatch, kind):
     table.forget(table.load(), table.load().version)
     keys = written(client, f"lake-{kind}/")
     wanted = {"delta": {"_b=", "_delta_log/"}, "iceberg": {"_b=", "metadata/"}}[kind]
-    assert all(any(key.startswith(each) for key in keys) for each in wanted)
+    assert all(any(key.startswith(prefix) for key in keys) for prefix in wanted)
     assert kind == "iceberg" or any("checkpoint.parquet" in key for key in keys)
     assert kind == "delta" or any(re.match(r"metadata/\d{5}-", key) for key in keys)
 
 
 def test_objects_of_captures_archives_and_replays(s3, options):
-    """Files of a log with its batches and notes, of an archive, and what is put through again."""
+    """Files of a log with its batches and notes, of an archive, and of a replay."""
     client, _ = s3
     with FakeDynamoDB(burst_at_creation=1.0) as fake:
         fake.load("expiring", b"", "pk:S")

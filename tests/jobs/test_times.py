@@ -1,4 +1,4 @@
-"""Dates and times from a table to files and back: the same items, whatever the columns are."""
+"""Dates and times from a table to files and back: the items stay the same with any column types."""
 
 import datetime as dt
 import json
@@ -19,7 +19,7 @@ TYPES = {"created_at": pa.timestamp("us", "UTC"), "ts": pa.timestamp("us", "UTC"
 
 
 def event(number, **others):
-    """Return an item with a time in each form; one of a hundred was written by another program."""
+    """Return an item with a time in each encoding. One in a hundred was written by another program."""
     at = dt.datetime(2024, 2, 28, tzinfo=dt.UTC) + dt.timedelta(minutes=7 * number, milliseconds=number)
     text = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return {
@@ -48,7 +48,7 @@ def columns_of(folder):
 
 
 def test_a_table_goes_through_files(events, tmp_path, fake):
-    """A scan writes times as times, and a load of its files writes the items that were read, key and all."""
+    """A scan writes times as times, and a load of its files writes the same items, including the key."""
     report = ddbio.scan_to_files("events", tmp_path / "out", timestamps=FORMS, digest=True, endpoint_url=events)
     table = columns_of(tmp_path / "out")
     assert {name: table.schema.field(name).type for name in FORMS} == TYPES
@@ -61,7 +61,7 @@ def test_a_table_goes_through_files(events, tmp_path, fake):
 
 
 def test_files_of_others_are_declared_when_they_are_loaded(events, tmp_path, fake):
-    """A file whose columns are plain timestamps is written in the declared forms, on either road."""
+    """A file with timestamp columns is written in the declared encodings, by both methods."""
     rows = ddbio.read_table("events", timestamps=FORMS, endpoint_url=events)
     plain = pa.table({name: rows[name].combine_chunks() for name in ("pk", *FORMS)})
     plain = plain.filter(pc.is_valid(plain["created_at"]))
@@ -79,7 +79,7 @@ def test_files_of_others_are_declared_when_they_are_loaded(events, tmp_path, fak
 
 
 def test_exports_and_folds(tmp_path):
-    """An export is read, and folded with its changes, into times; changes by themselves have no such columns."""
+    """An export is read, and folded with its changes, into times. Changes alone have no such columns."""
     writer = ExportWriter(tmp_path / "in", seed=1)
     full = writer.full([event(number) for number in range(1, 6)])
     keys = [{name: event(number)[name] for name in ("pk", "ts")} for number in range(7)]
@@ -94,13 +94,13 @@ def test_exports_and_folds(tmp_path):
     assert ddbio.digest(folded) == expected
     report = ddbio.fold_exports_to_files(full, [increment], tmp_path / "out", timestamps=FORMS, engine="local")
     assert ddbio.digest(f"{tmp_path}/out") == expected
-    assert [(each.path, each.count) for each in report.misfits] == [("created_at", 1)]
+    assert [(misfit.path, misfit.count) for misfit in report.misfits] == [("created_at", 1)]
     with pytest.raises(SchemaError, match="give them to a fold"):
         ddbio.read_export(increment, timestamps=FORMS)
 
 
-def test_a_schema_file_pins_the_forms(events, tmp_path, capsys):
-    """What ``schema`` infers with times, saved and given to a scan, needs no more rules."""
+def test_a_schema_file_pins_the_encodings(events, tmp_path, capsys):
+    """A schema inferred with times, saved and passed to a scan, needs no further rules."""
     flags = ["--timestamps", "created_at=iso,ts=epoch_s,day=date", "--numbers", "text", "--endpoint-url", events]
     assert not run(["schema", "events", *flags, "--out", f"{tmp_path}/events.json", "--quiet"])
     assert "timestamp[us, tz=UTC]" in capsys.readouterr().out
@@ -109,7 +109,7 @@ def test_a_schema_file_pins_the_forms(events, tmp_path, capsys):
 
 
 def test_rows_that_cannot_be_written_are_rejected_as_they_are(events, tmp_path, fake):
-    """A row with a time as its key that the table refuses is kept with the number that it would have been."""
+    """A row whose key is a time that the table refuses is kept with the number of that time."""
     fake.load("events-c", b"", "pk:S,ts:N")
     rows = pa.table({"pk": ["a", ""], "ts": pa.array([1, 2], pa.timestamp("s"))})
     options = {"timestamps": {"ts": "epoch_s"}, "reject_to": f"{tmp_path}/rejected", "endpoint_url": events}

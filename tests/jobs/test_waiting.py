@@ -1,4 +1,4 @@
-"""Waiting for jobs: looked at until they end, also over an endpoint that is away for a while."""
+"""Waiting for jobs: they are polled until they end, also after an outage of the endpoint."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ddbio.jobs.waiting import await_end
 
 @dataclass
 class Job:
-    """Hold a job."""
+    """Job with a status."""
 
     status: str
     arn: str = "arn:job"
 
 
 def looks(*answers):
-    """Return a look that gives one answer after the other, errors raised."""
+    """Return a function that returns one answer after the other, and raises errors."""
     left = iter(answers)
 
     def look():
@@ -41,7 +41,7 @@ ENDS = ("COMPLETED", "FAILED", "CANCELLED", "AVAILABLE", "COMPLETED_WITH_ERRORS"
 
 
 @pytest.mark.parametrize(
-    "found",
+    "answers",
     [
         *(("IN_PROGRESS", "CANCELLING", end) for end in ENDS),
         ("CREATING", EndpointError("away"), EndpointError("away"), "AVAILABLE"),
@@ -49,31 +49,31 @@ ENDS = ("COMPLETED", "FAILED", "CANCELLED", "AVAILABLE", "COMPLETED_WITH_ERRORS"
     ],
     ids=str,
 )
-def test_a_job_is_looked_at_until_it_ends(found):
-    """The watcher sees every description; the last one is the result, whatever the end.
+def test_a_job_is_polled_until_it_ends(answers):
+    """The watcher sees every description. The last one is the result, regardless of its status.
 
-    Looks that meet no endpoint, or are throttled by other people's requests, are tried again; the watcher does not see
-    them. A status that is new is no end.
+    Polls that fail for an outage of the endpoint, or are throttled, are repeated without the watcher. An unknown status
+    does not end the job.
     """
     seen = []
-    job = await_end(looks(*found), options(), lambda job, _: seen.append(job.status))
-    assert (job.status, seen) == (found[-1], [each for each in found if isinstance(each, str)])
+    job = await_end(looks(*answers), options(), lambda job, _: seen.append(job.status))
+    assert (job.status, seen) == (answers[-1], [answer for answer in answers if isinstance(answer, str)])
 
 
-def test_an_endpoint_that_stays_away_ends_the_waiting():
-    """Past the deadline without an answer its own error is raised."""
+def test_an_endpoint_that_stays_down_ends_the_waiting():
+    """After the deadline without a response its error is raised."""
     with pytest.raises(EndpointError, match="away"):
         await_end(looks(*[EndpointError("away")] * 1000), options(deadline_seconds=0.01))
 
 
-def test_a_job_that_goes_on_is_left():
-    """Past the time to wait the job is named, and that it goes on."""
+def test_a_continuing_job_is_an_error_after_the_wait():
+    """After the maximum wait the error names the job, and that it continues."""
     with pytest.raises(ThrottledError, match="arn:job is still IN_PROGRESS"):
         await_end(looks(*["IN_PROGRESS"] * 1000), options(wait_seconds=0.01))
 
 
-def test_interrupt_says_that_the_job_goes_on(monkeypatch):
-    """Ctrl-C ends the waiting alone, and tells so."""
+def test_an_interrupt_reports_that_the_job_continues(monkeypatch):
+    """Ctrl-C only ends the waiting, with that message."""
 
     def interrupted(_seconds):
         raise KeyboardInterrupt

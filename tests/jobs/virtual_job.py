@@ -1,4 +1,4 @@
-"""Whole jobs against a store, a table and workers that fail as a seed draws, in virtual time."""
+"""Complete jobs with a store, a table and workers that fail randomly by a seed, in virtual time."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _ATTEMPT = re.compile(r"-\d+-(\d{4}\.)")
 
 
 class DriverKilledError(BaseException):
-    """Stand for the end of the driver: all its later calls end likewise."""
+    """The driver is killed: all its later calls fail too."""
 
 
 class WorkerKilledError(BaseException):
-    """Stand for the end of a worker in the middle of a task."""
+    """A worker is killed during a task."""
 
 
 class Faults:
-    """Draw what goes wrong in one run; the same seed draws the same for the same calls, whichever thread is first."""
+    """Random faults of a run. The same seed draws the same faults for the same calls, in any order of threads."""
 
     def __init__(self, seed, ratios):
         self._seed, self._ratios, self._calls = seed, ratios, Counter()
         self.is_dead, self.in_task, self.now = False, False, 0.0
 
     def strike(self, call, *kinds):
-        """Return the fault that strikes this call, of those that may."""
+        """Return the fault of this call, chosen from the possible ones."""
         if not any(self._ratios.get(kind) for kind in kinds):
             return None
         self._calls[call] += 1
@@ -52,7 +52,7 @@ class Faults:
         return None
 
     def kill(self, call):
-        """End the driver or a worker here, if that is drawn."""
+        """Kill the driver or a worker here, if that is drawn."""
         if self.is_dead:
             raise DriverKilledError
         struck = self.strike(f"{call} kill", "driver", "worker")
@@ -64,7 +64,7 @@ class Faults:
 
 
 class Engine:
-    """Run tasks one after the other, in any order; those of workers that die again, and some twice."""
+    """Engine that runs tasks sequentially, in any order, tasks of dead workers again, and some twice."""
 
     name = "local"
 
@@ -92,14 +92,14 @@ class Engine:
 
 
 class World:
-    """Hold what a store keeps, and the time."""
+    """Contents of a store, and the time."""
 
     def __init__(self):
         self.objects, self.staged, self.now, self.version = {}, {}, 1_000.0, 0
 
 
 class Store:
-    """Hold objects in memory; calls fail before or after their effect, end a process, or find it at its end."""
+    """Store in memory. Calls fail before or after their effect, kill a process, or run after its end."""
 
     hazard = None
 
@@ -138,23 +138,23 @@ class Store:
                 raise NotFoundError(staged.path)
 
     def abort(self, job_id):
-        """Discard what is staged for a job."""
+        """Discard the staged files of a job."""
         with self._call("abort", job_id):
             for path in [path for path in self.world.staged if path.startswith(self.prefix) and f"-{job_id}-" in path]:
                 del self.world.staged[path]
 
     def staged_jobs(self):
-        """Return no job: ids without a time are never swept by age."""
+        """Return no job, because ids without a time are never deleted by age."""
         return set()
 
     def list(self, prefix=""):
         """Return the objects below a prefix."""
         with self._call("list", prefix):
-            start, found = len(self.prefix), sorted(self.world.objects.items())
+            start, objects = len(self.prefix), sorted(self.world.objects.items())
             return iter(
                 [
                     StoredObject(path[start:], len(data), str(version), at)
-                    for path, (data, version, at) in found
+                    for path, (data, version, at) in objects
                     if path.startswith(self.prefix + prefix)
                 ]
             )
@@ -167,7 +167,7 @@ class Store:
             return self.world.objects[self.prefix + path][0]
 
     def read_chunks(self, path):
-        """Yield an object in pieces; it may break off, or be damaged on its way."""
+        """Yield an object in pieces. It may be truncated or damaged."""
         data = bytearray(self.read(path))
         struck = self.faults.strike(f"chunks {path}", "broken", "damaged")
         if struck == "damaged":
@@ -188,7 +188,7 @@ class Store:
             self._write(path, bytes(data))
 
     def put_if_absent(self, path, data):
-        """Write an object that is not there; a store tells its own write from another's."""
+        """Write an object that does not exist. The store distinguishes its own write from another's."""
         with self._call("put_if_absent", path):
             if self.prefix + path in self.world.objects:
                 return False
@@ -196,7 +196,7 @@ class Store:
             return True
 
     def delete(self, paths):
-        """Delete objects, one after the other."""
+        """Delete objects sequentially."""
         for path in paths:
             with self._call("delete", path):
                 self.world.objects.pop(self.prefix + path, None)
@@ -214,7 +214,7 @@ class Sink:
         self._store, self._path, self._data, self.closed = store, path, bytearray(), False
 
     def write(self, data):
-        """Take bytes."""
+        """Write bytes."""
         self._data += data
         return len(data)
 
@@ -226,18 +226,18 @@ class Sink:
         return StagedFile(self._path, len(self._data), rows, {})
 
     def abort(self):
-        """Discard the bytes; the upload stays until the job's abort."""
+        """Discard the bytes. The upload exists until the job's abort."""
         self.closed = True
 
 
 class Stop:
-    """Let virtual time pass for a lane that pauses."""
+    """Event that advances virtual time for a pausing lane."""
 
     def __init__(self, faults):
         self._faults, self._is_set = faults, False
 
     def is_set(self):
-        """Return whether the job is being stopped."""
+        """Return whether the job is stopping."""
         return self._is_set
 
     def set(self):
@@ -245,13 +245,13 @@ class Stop:
         self._is_set = True
 
     def wait(self, seconds):
-        """Let time pass."""
+        """Advance the time."""
         self._faults.now += seconds
         return self._is_set
 
 
 class Pages:
-    """Answer Scan requests for a table of some segments, and misbehave."""
+    """Scan endpoint of a table of some segments, with faults."""
 
     endpoint_url = "http://virtual"
 
@@ -299,8 +299,8 @@ def _client_error(code, status):
 
 def rows_at(store):
     """Return the items in the live files of a target, as sorted texts."""
-    found = []
+    texts = []
     for path in sorted(live_files(store).paths):
         table = pq.read_table(pa.BufferReader(store.read(path)))
-        found += [json.dumps(item, sort_keys=True) for batch in table.to_batches() for item in items_of(batch)]
-    return sorted(found)
+        texts += [json.dumps(item, sort_keys=True) for batch in table.to_batches() for item in items_of(batch)]
+    return sorted(texts)

@@ -1,4 +1,4 @@
-"""What the test endpoint's record of consumed units says of any stretch of time."""
+"""Windows over the test endpoint's record of consumed units."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ SLOT_SECONDS = 0.1
 
 
 def windows(record, seconds):
-    """Return the units of every window of so many seconds that lies within a record of times and units."""
+    """Return the units of every window of ``seconds`` within a record of times and units."""
     first, last = round(record[0][0] / SLOT_SECONDS), round(record[-1][0] / SLOT_SECONDS)
     slots = [0.0] * (last - first + 1)
     for at, units in record:

@@ -21,7 +21,7 @@ GLUE = {
 
 
 def test_names_of_glue_and_emr():
-    """They become ddbio's own, in any case; its own names pass."""
+    """They become ddbio's names, in any case. ddbio's own names are accepted."""
     assert known_names(GLUE, "read") == {
         "table": "orders",
         "read_ratio": "0.4",
@@ -34,7 +34,7 @@ def test_names_of_glue_and_emr():
 
 
 def test_names_of_spark_dynamodb():
-    """The same name is a share of the read capacity in a read, and of the write capacity in a write."""
+    """The same name is a ratio of the read capacity in a read, and of the write capacity in a write."""
     assert known_names({"tableName": "t", "targetCapacity": "0.7", "stronglyConsistentReads": "true"}, "read") == {
         "table": "t",
         "read_ratio": "0.7",
@@ -47,10 +47,10 @@ def test_names_of_spark_dynamodb():
 
 
 def test_every_alias_is_an_option():
-    """No alias stands for an option that there is not, and each has one meaning."""
-    known = {"tasks", *(field.name for field in fields(ScanOptions)), *(field.name for field in fields(WriteOptions))}
+    """Every alias is an alias of an existing option, and has one meaning."""
+    options = {"tasks", *(field.name for field in fields(ScanOptions)), *(field.name for field in fields(WriteOptions))}
     for names in ALIASES.values():
-        assert {*names.values()} <= known
+        assert {*names.values()} <= options
         assert len({name.lower() for name in names}) == len(names)
 
 
@@ -69,7 +69,7 @@ def test_every_alias_is_an_option():
     ids=str,
 )
 def test_names_that_are_refused(values, kind, message):
-    """What is unknown is refused with the nearest name, what has no use here with what to do instead."""
+    """Unknown names are refused with the nearest name, and useless ones with an alternative."""
     with pytest.raises(OptionError, match=message) as caught:
         known_names(values, kind)
     assert "secret" not in str(caught.value)

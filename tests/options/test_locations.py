@@ -1,4 +1,4 @@
-"""Where a location lies, and which schemes are refused."""
+"""Parsing of locations, and the refused schemes."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from ddbio.options.locations import local_path, parse_location
 
 
 @pytest.mark.parametrize(
-    ("location", "found"),
+    ("location", "parsed"),
     [
         ("s3://b/x y/[1].json", ("s3", "s3://b/x y/[1].json")),
         ("s3a://b/x", ("s3", "s3://b/x")),
@@ -26,9 +26,9 @@ from ddbio.options.locations import local_path, parse_location
         ("", ("file", "")),
     ],
 )
-def test_locations_of_s3_and_of_this_machine(location, found):
-    """Upper case, s3a and file URIs are understood; a colon in a name is no scheme."""
-    assert parse_location(location) == found
+def test_locations_of_s3_and_of_this_machine(location, parsed):
+    """Upper case, s3a and file URIs are accepted. A colon in a name is not a scheme."""
+    assert parse_location(location) == parsed
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_locations_of_s3_and_of_this_machine(location, found):
     ],
 )
 def test_other_schemes_are_refused(location, words):
-    """The message says what is supported, and nothing that may be a secret."""
+    """The message lists the supported schemes, and nothing that may be a secret."""
     with pytest.raises(OptionError) as caught:
         parse_location(location)
     assert words in str(caught.value)
@@ -64,7 +64,7 @@ def test_other_schemes_are_refused(location, words):
 
 
 def test_options_of_local_files(tmp_path):
-    """What only this machine can have is no object."""
+    """A location that must be local is not an object."""
     assert local_path(f"file://{tmp_path}/a.html") == tmp_path / "a.html"
     with pytest.raises(OptionError, match="takes a file of this machine"):
         local_path("s3://b/prices.json")
@@ -72,7 +72,7 @@ def test_options_of_local_files(tmp_path):
 
 @pytest.mark.parametrize("scheme", ["dbfs:/x", "gs://b/x", "hdfs:/x"])
 def test_every_option_with_a_path_refuses_other_schemes(tmp_path, monkeypatch, scheme):
-    """No verb takes such a location for a local folder, whichever option names it."""
+    """No verb uses such a location as a local folder, for any option."""
     monkeypatch.chdir(tmp_path)
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"id":{"S":"a"}}\n')
@@ -105,4 +105,4 @@ def test_every_option_with_a_path_refuses_other_schemes(tmp_path, monkeypatch, s
         with pytest.raises(OptionError) as caught:
             call()
         assert "does not support" in str(caught.value), number
-    assert [each.name for each in tmp_path.iterdir()] == ["rows.jsonl"]
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]

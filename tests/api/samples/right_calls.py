@@ -1,4 +1,4 @@
-"""Calls as users write them; type checkers find nothing wrong with any."""
+"""Correct calls of users. Type checkers report no errors."""
 
 # ruff: noqa: T201
 

@@ -1,4 +1,4 @@
-"""Calls with one mistake each, which type checkers find: ``./task lint`` fails where a line has none to be ignored."""
+"""Calls with one mistake each. Type checkers find them: ``./task lint`` fails if a line has no error to ignore."""
 
 # ruff: noqa: T201
 
