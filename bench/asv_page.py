@@ -39,23 +39,23 @@ class Value:
 
 def page(results: Path) -> Page:
     """Return the page of all results that asv keeps in a folder."""
-    found = list(values(results))
+    all_values = list(values(results))
     described = benchmarks(results)
-    commits = sorted({(each.at, each.commit) for each in found})
-    places = {commit: float(number) for number, (_, commit) in enumerate(commits, 1)}
+    commits = sorted({(value.at, value.commit) for value in all_values})
+    positions = {commit: float(number) for number, (_, commit) in enumerate(commits, 1)}
     parts: list[Chart | Table] = [
         Table("Commits", ("number", "commit", "date"), tuple(commit_cells(commits))),
         *(
             chart
             for name, some in itertools.groupby(
-                sorted(found, key=lambda each: each.benchmark), lambda each: each.benchmark
+                sorted(all_values, key=lambda value: value.benchmark), lambda value: value.benchmark
             )
-            for chart in charts(name, list(some), places, described.get(name, ""))
+            for chart in charts(name, list(some), positions, described.get(name, ""))
         ),
         Table(
             "Newest values",
             ("benchmark", "parameters", "value", "unit", "commit"),
-            tuple(newest_cells(found, described)),
+            tuple(newest_cells(all_values, described)),
         ),
     ]
     facts = (("drawn", "benchmarks with values at two commits or more"), ("commits", str(len(commits))))
@@ -83,21 +83,21 @@ def benchmarks(results: Path) -> dict[str, str]:
     """Return the unit of each benchmark."""
     path = results / "benchmarks.json"
     described: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    return {name: each["unit"] for name, each in described.items() if isinstance(each, dict)}
+    return {name: description["unit"] for name, description in described.items() if isinstance(description, dict)}
 
 
-def charts(name: str, some: list[Value], places: dict[str, float], unit: str) -> Iterable[Lines]:
+def charts(name: str, some: list[Value], positions: dict[str, float], unit: str) -> Iterable[Lines]:
     """Yield the chart of a benchmark: a line for each choice of parameters that has a value at each of its commits."""
-    commits = sorted({each.commit for each in some}, key=lambda commit: places[commit])
+    commits = sorted({value.commit for value in some}, key=lambda commit: positions[commit])
     if len(commits) < 2:
         return
     lines = {}
-    for line, of_line in itertools.groupby(sorted(some, key=lambda each: each.line), lambda each: each.line):
-        by_commit = {each.commit: each.value for each in of_line}
+    for line, of_line in itertools.groupby(sorted(some, key=lambda value: value.line), lambda value: value.line):
+        by_commit = {value.commit: value.value for value in of_line}
         if len(by_commit) == len(commits):
             lines[line] = tuple(by_commit[commit] for commit in commits)
     if lines:
-        yield Lines(name, "commit", unit, tuple(places[commit] for commit in commits), lines)
+        yield Lines(name, "commit", unit, tuple(positions[commit] for commit in commits), lines)
 
 
 def commit_cells(commits: list[tuple[int, str]]) -> Iterable[tuple[str, ...]]:
@@ -106,8 +106,8 @@ def commit_cells(commits: list[tuple[int, str]]) -> Iterable[tuple[str, ...]]:
         yield str(number), commit[:8], f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M}"
 
 
-def newest_cells(found: list[Value], units: dict[str, str]) -> Iterable[tuple[str, ...]]:
+def newest_cells(all_values: list[Value], units: dict[str, str]) -> Iterable[tuple[str, ...]]:
     """Yield the newest value of each benchmark and choice of parameters."""
-    newest = {(each.benchmark, each.line): each for each in sorted(found, key=lambda each: each.at)}
-    for (name, line), each in sorted(newest.items()):
-        yield name, line, f"{each.value:.4g}", units.get(name, ""), each.commit[:8]
+    newest = {(value.benchmark, value.line): value for value in sorted(all_values, key=lambda value: value.at)}
+    for (name, line), value in sorted(newest.items()):
+        yield name, line, f"{value.value:.4g}", units.get(name, ""), value.commit[:8]

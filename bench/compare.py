@@ -49,7 +49,7 @@ def main(words: list[str] | None = None) -> int:
     made.add_argument("--clock", choices=list(CLOCKS), default="cpu", help="CPU time of the process, or wall time")
     asked = made.parse_args(words)
     wanted = re.compile(asked.bench)
-    names = [each.name for each in discovery.benchmarks(("time_",)) if wanted.search(each.name)]
+    names = [benchmark.name for benchmark in discovery.benchmarks(("time_",)) if wanted.search(benchmark.name)]
     if not names:
         made.error(f"no benchmark matches {asked.bench}")
     slower = 0
@@ -97,14 +97,14 @@ def interval(ordered: Sequence[float]) -> tuple[float, float]:
     """Return bounds that hold the median in 95 of 100 cases, whatever the distribution; the extremes of a few."""
     # The number of values below the median is binomial: https://en.wikipedia.org/wiki/Order_statistic
     count = len(ordered)
-    outside, place = 0.0, 0
-    while place < count // 2:
-        outside += math.comb(count, place) / 2**count
+    outside, rank = 0.0, 0
+    while rank < count // 2:
+        outside += math.comb(count, rank) / 2**count
         if 2 * outside > 0.05:
             break
-        place += 1
-    place = max(0, place - 1)
-    return ordered[place], ordered[count - 1 - place]
+        rank += 1
+    rank = max(0, rank - 1)
+    return ordered[rank], ordered[count - 1 - rank]
 
 
 class Side:
@@ -143,7 +143,7 @@ class Runner:
     """Prepare and run one benchmark after the other, as asked on stdin."""
 
     def __init__(self) -> None:
-        self._known = {each.name: each for each in discovery.benchmarks(("time_",))}
+        self._known = {benchmark.name: benchmark for benchmark in discovery.benchmarks(("time_",))}
 
     def prepare(self, name: str, clock: str) -> str | None:
         """Set a benchmark up and see how often a turn must run it; return why that failed, if it did."""

@@ -140,6 +140,6 @@ def _text(rng: random.Random, shortest: int, longest: int) -> str:
 def _decimal(rng: random.Random, below: int, *, signed: bool = False) -> str:
     """Return a number with up to two decimals in the service's own spelling."""
     cents = rng.randrange(100 * below) * (-1 if signed and rng.random() < 0.5 else 1)
-    whole, rest = divmod(abs(cents), 100)
-    text = f"{whole}.{rest:02d}".rstrip("0").rstrip(".")
+    units, cents_left = divmod(abs(cents), 100)
+    text = f"{units}.{cents_left:02d}".rstrip("0").rstrip(".")
     return f"-{text}" if cents < 0 else text

@@ -86,9 +86,9 @@ def check(shape: data.Shape, framing: Framing) -> None:
     assert _untagged(results.pop(PYARROW), shape, framing).equals(reference.drop_columns(["_rescue"]))
     typed = results.pop(BOTO3)
     assert len(typed) == len(wanted)
-    for place in (*range(_COMPARED), *range(-_COMPARED, 0)):
-        if abs(place) < len(wanted):
-            assert is_same_item(typed[place], wanted[place])
+    for index in (*range(_COMPARED), *range(-_COMPARED, 0)):
+        if abs(index) < len(wanted):
+            assert is_same_item(typed[index], wanted[index])
     assert all(result == wanted for result in results.values())
 
 

@@ -45,14 +45,16 @@ def modules() -> list[str]:
 def classes() -> Iterator[type[Any]]:
     """Yield the classes that asv would find."""
     for module in map(importlib.import_module, modules()):
-        for _, found in inspect.getmembers(module, inspect.isclass):
-            if found.__module__ == module.__name__ and hasattr(found, "check"):
-                yield found
+        for _, benchmark_class in inspect.getmembers(module, inspect.isclass):
+            if benchmark_class.__module__ == module.__name__ and hasattr(benchmark_class, "check"):
+                yield benchmark_class
 
 
 def benchmarks(prefixes: tuple[str, ...] = PREFIXES) -> Iterator[Benchmark]:
     """Yield each benchmark of each class with each combination of its parameters."""
-    for found in classes():
-        methods = [name for name, _ in inspect.getmembers(found, callable) if name.startswith(prefixes)]
-        for method, parameters in itertools.product(methods, itertools.product(*getattr(found, "params", ()))):
-            yield Benchmark(found, method, parameters)
+    for benchmark_class in classes():
+        methods = [name for name, _ in inspect.getmembers(benchmark_class, callable) if name.startswith(prefixes)]
+        for method, parameters in itertools.product(
+            methods, itertools.product(*getattr(benchmark_class, "params", ()))
+        ):
+            yield Benchmark(benchmark_class, method, parameters)

@@ -113,7 +113,7 @@ def _comparable(item: dict[str, Any]) -> dict[str, Any]:
         if tag == "M":
             content = _comparable(content)
         elif tag == "L":
-            content = [_comparable({"": each}) for each in content]
+            content = [_comparable({"": member}) for member in content]
         elif tag == "N":
             content = content.rstrip("0").rstrip(".") if "." in content else content
         members[name] = {tag: sorted(content) if tag == "SS" else content}

@@ -55,9 +55,9 @@ class ExportToParquet:
             made = ways(shape, Path(folder), count)
             for name in (OURS, CHAIN):
                 made[name]()
-            places = (Path(folder, "out"), Path(folder, "chain.parquet"))
-            for place in places:
-                assert digest_of_batches(pq.read_table(place).to_batches()) == wanted
+            paths = (Path(folder, "out"), Path(folder, "chain.parquet"))
+            for path in paths:
+                assert digest_of_batches(pq.read_table(path).to_batches()) == wanted
 
     def time_ddbio(self, *_: str) -> None:
         self.ways[OURS]()
@@ -105,15 +105,15 @@ def _gunzip(source: Path) -> bytes:
     return read
 
 
-def _chain(shape: data.Shape, source: Path, place: Path) -> None:
+def _chain(shape: data.Shape, source: Path, path: Path) -> None:
     typed = decoders.parse_typed(_gunzip(source), shape)
-    _write_parquet(pa.Table.from_batches([typed]), place)
+    _write_parquet(pa.Table.from_batches([typed]), path)
 
 
-def _write_parquet(table: pa.Table, place: Path) -> None:
+def _write_parquet(table: pa.Table, path: Path) -> None:
     # As ours has it: no dictionary of values that hardly repeat.
     chosen: Any = dictionary_columns(table)
-    pq.write_table(table, place, compression="zstd", use_dictionary=chosen)
+    pq.write_table(table, path, compression="zstd", use_dictionary=chosen)
 
 
 def _without_nulls(item: dict[str, Any]) -> dict[str, Any]:

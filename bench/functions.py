@@ -66,7 +66,7 @@ class Functions:
 
     def _ratio(self, name: str) -> float:
         beside = KERNEL_OF[name]
-        ways = {each: self.bodies[each] for each in (name, beside)}
+        ways = {way: self.bodies[way] for way in (name, beside)}
         return speed_ratio(interleave(ways, ROUNDS), name, beside)
 
     track_from_ratio_to_kernel.unit = "x"  # type: ignore[attr-defined]
@@ -116,7 +116,7 @@ def _in_worker(function: Callable[[Any], Any], column: Any) -> Callable[[], Any]
     returned = pa.list_(function(column).type)
 
     def run() -> Any:
-        (series,) = map_series(function, (spark.arrow_to_pandas(each) for each in handed))
+        (series,) = map_series(function, (spark.arrow_to_pandas(column) for column in handed))
         return spark._create_batch([(series, returned)])  # noqa: SLF001 - what it runs
 
     return run

@@ -138,7 +138,7 @@ def scan(source: Source) -> Done:
         "orders", source.folder / SCANNED, endpoint_url=source.endpoint_url, schema=orders.schema_of("mixed"),
         **source.words(), **source.segments(),
     )  # fmt: skip
-    return Done(report.rows, [each.bytes for each in report.files], read_units=report.rcu_consumed)
+    return Done(report.rows, [file.bytes for file in report.files], read_units=report.rcu_consumed)
 
 
 def frame(source: Source) -> Done:
@@ -147,7 +147,7 @@ def frame(source: Source) -> Done:
 
     session = running_session()
     assert session is not None
-    chosen, place = FORMATS[source.file_format], source.folder / "frame"
+    chosen, dest = FORMATS[source.file_format], source.folder / "frame"
     split = {name: str(value) for name, value in {**source.run_by, **source.segments()}.items() if name in SPLIT}
     reader = session.read.format("dynamodb").option("table", "orders").option("endpointUrl", source.endpoint_url)
     rows = (
@@ -155,15 +155,17 @@ def frame(source: Source) -> Done:
         .option("schema", ddbio.ItemSchema.from_arrow(orders.schema_of("mixed")).to_json())
         .load()
     )
-    rows.write.mode("overwrite").options(**chosen).format(chosen["format"]).save(str(place))
-    return Done(source.count, [each.stat().st_size for each in place.glob("part-*")])
+    rows.write.mode("overwrite").options(**chosen).format(chosen["format"]).save(str(dest))
+    return Done(source.count, [path.stat().st_size for path in dest.glob("part-*")])
 
 
 def load(source: Source) -> Done:
     """From files to a table."""
     files = source.files
     report = ddbio.load_files(files, "target", endpoint_url=source.endpoint_url, **source.run_by)
-    return Done(report.written, [each.stat().st_size for each in data_files(files)], write_units=report.wcu_consumed)
+    return Done(
+        report.written, [data_file.stat().st_size for data_file in data_files(files)], write_units=report.wcu_consumed
+    )
 
 
 def read_export(source: Source) -> Done:
@@ -171,13 +173,13 @@ def read_export(source: Source) -> Done:
     report = ddbio.read_export_to_files(
         source.export, source.folder / "exported", schema=orders.schema_of("mixed"), **source.words()
     )
-    return Done(report.rows, [each.bytes for each in report.files])
+    return Done(report.rows, [file.bytes for file in report.files])
 
 
 def fold(source: Source) -> Done:
     """From a full export and an increment to files."""
     report = ddbio.fold_exports_to_files(source.export, [source.increment], source.folder / "folded", **source.words())
-    return Done(report.rows, [each.bytes for each in report.files])
+    return Done(report.rows, [file.bytes for file in report.files])
 
 
 def compact(source: Source) -> Done:
@@ -186,21 +188,21 @@ def compact(source: Source) -> Done:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(source.small_files, folder, copy_function=lambda old, new: Path(new).hardlink_to(old))
     report = ddbio.compact(folder, **source.run_by)
-    return Done(report.rows, [each.stat().st_size for each in data_files(folder)])
+    return Done(report.rows, [data_file.stat().st_size for data_file in data_files(folder)])
 
 
 def validate(source: Source) -> Done:
     """The table against its files."""
     report = ddbio.validate("orders", source.files, endpoint_url=source.endpoint_url)
     assert report.equal
-    return Done(report.source_rows, [each.stat().st_size for each in data_files(source.files)])
+    return Done(report.source_rows, [data_file.stat().st_size for data_file in data_files(source.files)])
 
 
 def import_files(source: Source) -> Done:
     """From rows to files for the service's import."""
     rows = pa.Table.from_batches(source.batches).drop_columns(["_rescue"])
     report = ddbio.write_import_files(rows, source.folder / "imports", key=orders.KEY, mode="overwrite")
-    return Done(report.items, [each.bytes for each in report.files])
+    return Done(report.items, [file.bytes for file in report.files])
 
 
 SCANNED = "scanned"
@@ -219,7 +221,7 @@ JOBS: dict[str, Callable[[Source], Done]] = {
 
 def data_files(folder: Path) -> list[Path]:
     """Return the files of a folder that hold rows."""
-    return [each for each in folder.iterdir() if each.is_file() and not each.name.startswith((".", "_"))]
+    return [path for path in folder.iterdir() if path.is_file() and not path.name.startswith((".", "_"))]
 
 
 class Jobs:

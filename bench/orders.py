@@ -117,8 +117,8 @@ def _order(rng: random.Random, kind: Kind, number: int) -> dict[str, Any]:
     if rng.random() < 0.3:
         item["ratings"] = {"NS": sorted({str(rng.randrange(1, 500)) for _ in range(3)})}
     if kind == "tailed" and rng.random() < TAIL_SHARE:
-        for place in rng.sample(range(TAIL_NAMES), rng.randrange(1, 4)):
-            item[f"x_{place:02d}"] = _tail_value(rng, place, script)
+        for tail_number in rng.sample(range(TAIL_NAMES), rng.randrange(1, 4)):
+            item[f"x_{tail_number:02d}"] = _tail_value(rng, tail_number, script)
     return item
 
 
@@ -154,8 +154,8 @@ def _comment(rng: random.Random, script: str) -> str:
     return " ".join(words)
 
 
-def _tail_value(rng: random.Random, place: int, script: str) -> dict[str, Any]:
-    match place % 4:
+def _tail_value(rng: random.Random, tail_number: int, script: str) -> dict[str, Any]:
+    match tail_number % 4:
         case 0:
             return {"S": rng.choice(_WORDS[script])}
         case 1:
@@ -167,5 +167,5 @@ def _tail_value(rng: random.Random, place: int, script: str) -> dict[str, Any]:
 
 def _decimal(rng: random.Random, below: int) -> str:
     """Return a number with up to two decimals in the service's own spelling."""
-    whole, rest = divmod(rng.randrange(100 * below), 100)
-    return f"{whole}.{rest:02d}".rstrip("0").rstrip(".")
+    units, cents_left = divmod(rng.randrange(100 * below), 100)
+    return f"{units}.{cents_left:02d}".rstrip("0").rstrip(".")

@@ -64,17 +64,17 @@ class PacedStream:
         names = {"StreamArn": self.stream} if self.source == "streams" else {"StreamName": self.stream}
         shard_ids = self._shard_ids(names)
         with ThreadPoolExecutor(len(shard_ids)) as pool:
-            found = pool.map(lambda shard_id: self._read({**names, "ShardId": shard_id}), shard_ids)
-            self.shards = dict(zip(shard_ids, found, strict=True))
+            counts = pool.map(lambda shard_id: self._read({**names, "ShardId": shard_id}), shard_ids)
+            self.shards = dict(zip(shard_ids, counts, strict=True))
         return sum(len(numbers) for numbers, _ in self.shards.values())
 
     def _read(self, shard: dict[str, str]) -> tuple[list[int], list[bytes]]:
         numbers, texts = list[int](), list[bytes]()
         iterator = self._ask("GetShardIterator", {**shard, "ShardIteratorType": "TRIM_HORIZON"})["ShardIterator"]
         while records := (reply := self._ask("GetRecords", {"ShardIterator": iterator}))["Records"]:
-            for each in records:
-                numbers.append(self._number(each))
-                texts.append(json.dumps(each, ensure_ascii=False).encode())
+            for record in records:
+                numbers.append(self._number(record))
+                texts.append(json.dumps(record, ensure_ascii=False).encode())
             iterator = reply["NextShardIterator"]
             # Kinesis gives each shard's records five times, and two megabytes, a second.
             if self.source == "kinesis":
@@ -86,7 +86,7 @@ class PacedStream:
             listed = self._ask("DescribeStream", names)["StreamDescription"]["Shards"]
         else:
             listed = self._ask("ListShards", names)["Shards"]
-        return [each["ShardId"] for each in listed]
+        return [shard["ShardId"] for shard in listed]
 
     def _number(self, record: dict[str, Any]) -> int:
         change = record if self.source == "streams" else json.loads(base64.b64decode(record["Data"]))
@@ -113,10 +113,10 @@ class PacedStream:
         return self._records(asked["ShardIterator"])
 
     def _records(self, iterator: str) -> bytes:
-        shard_id, _, place = iterator.rpartition("/")
+        shard_id, _, offset = iterator.rpartition("/")
         numbers, texts = self.shards[shard_id]
         seen = 0 if self.began_at is None else int((time.time() - self.began_at) * self.per_second)
-        first = int(place)
+        first = int(offset)
         end = min(bisect.bisect_left(numbers, seen), first + _LIMITS[self.source])
         following = b'{"NextShardIterator":"%s/%d"' % (shard_id.encode(), max(first, end))
         behind = b',"MillisBehindLatest":0' if self.source == "kinesis" else b""

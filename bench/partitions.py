@@ -45,8 +45,8 @@ class PartitionedFiles:
             with tempfile.TemporaryDirectory() as folder:
                 write(folder, batches)
                 hive = ds.partitioning(pa.schema([("place", pa.string())]), flavor="hive")
-                found = ds.dataset(folder, format="parquet", partitioning=hive).to_table(columns=["place"])
-                assert found.group_by("place").aggregate([([], "count_all")]).sort_by("place").equals(wanted)
+                table = ds.dataset(folder, format="parquet", partitioning=hive).to_table(columns=["place"])
+                assert table.group_by("place").aggregate([([], "count_all")]).sort_by("place").equals(wanted)
 
     def time_partitioned_writer(self) -> None:
         with tempfile.TemporaryDirectory(dir=self.folder.name) as folder:
@@ -81,8 +81,8 @@ class PartitionedFiles:
 def partitioned_batches(count: int) -> list[pa.RecordBatch]:
     """Return orders as the batches of a scan, each row in one of a hundred places in no order."""
     batches = batches_of("orders", count)
-    places = pa.array([f"place-{number * 7919 % PARTITIONS:03d}" for number in range(PAGE_ITEMS)])
-    return [batch.append_column("place", places[: batch.num_rows]) for batch in batches]
+    names = pa.array([f"place-{number * 7919 % PARTITIONS:03d}" for number in range(PAGE_ITEMS)])
+    return [batch.append_column("place", names[: batch.num_rows]) for batch in batches]
 
 
 def write_partitioned(folder: str, batches: list[pa.RecordBatch]) -> None:

@@ -66,7 +66,7 @@ class Peer:
     run: Callable[[], tuple[int, float | None]]
 
     @property
-    def told(self) -> dict[str, Any]:
+    def recorded(self) -> dict[str, Any]:
         """What a row says of it."""
         number = "5.0.0" if self.package == CONNECTOR else version(self.package)
         return {"package": self.package, "version": number, "settings": self.settings, "items": self.items}
@@ -76,14 +76,14 @@ def of(
     verb: str, source: jobs.Source, session: SparkSession | None, connector: Connector | str | None
 ) -> dict[str, Peer | str]:
     """Return the peers of a verb by their names, on threads or in a session of Spark; why, where one cannot be had."""
-    place = source.folder / "peer"
-    place.mkdir(exist_ok=True)
+    path = source.folder / "peer"
+    path.mkdir(exist_ok=True)
     if session is None:
-        return dict(_ON_THREADS.get(verb, _none)(source, place))
-    found: dict[str, Peer | str] = dict(_by_spark(verb, source, session))
+        return dict(_ON_THREADS.get(verb, _none)(source, path))
+    found_peers: dict[str, Peer | str] = dict(_by_spark(verb, source, session))
     if isinstance(connector, Connector):
-        return found | dict(_by_connector(verb, source, connector))
-    return found | ({} if connector is None else {EMR: connector})
+        return found_peers | dict(_by_connector(verb, source, connector))
+    return found_peers | ({} if connector is None else {EMR: connector})
 
 
 @contextlib.contextmanager
@@ -101,55 +101,55 @@ def open_connector(verb: str, source: jobs.Source, cores: int) -> Iterator[Conne
         yield connector
 
 
-def _none(source: jobs.Source, place: Path) -> Iterator[tuple[str, Peer]]:
-    del source, place
+def _none(source: jobs.Source, path: Path) -> Iterator[tuple[str, Peer]]:
+    del source, path
     yield from ()
 
 
-def _scan(source: jobs.Source, place: Path) -> Iterator[tuple[str, Peer]]:
+def _scan(source: jobs.Source, path: Path) -> Iterator[tuple[str, Peer]]:
     fewer = max(1, source.count // SLOW_SHARE)
-    said = "paginator of the client, TypeDeserializer, Table.from_pylist, pyarrow.parquet zstd 1; types inferred"
-    yield "boto3 client.scan", Peer("boto3", said, fewer, lambda: (_boto3_scan(source, place, fewer), None))
-    said = "read_items(allow_full_scan=True, max_items_evaluated=…), DataFrame.to_parquet zstd 1"
+    settings = "paginator of the client, TypeDeserializer, Table.from_pylist, pyarrow.parquet zstd 1; types inferred"
+    yield "boto3 client.scan", Peer("boto3", settings, fewer, lambda: (_boto3_scan(source, path, fewer), None))
+    settings = "read_items(allow_full_scan=True, max_items_evaluated=…), DataFrame.to_parquet zstd 1"
     yield (
         "awswrangler read_items",
-        Peer("awswrangler", said, fewer, lambda: (_wrangler_scan(source, place, fewer), None)),
+        Peer("awswrangler", settings, fewer, lambda: (_wrangler_scan(source, path, fewer), None)),
     )
 
 
-def _load(source: jobs.Source, place: Path) -> Iterator[tuple[str, Peer]]:
-    del place
+def _load(source: jobs.Source, path: Path) -> Iterator[tuple[str, Peer]]:
+    del path
     fewer = max(1, source.count // SLOW_SHARE)
-    said = "rows by Table.to_pylist, sets as lists, Table.batch_writer()"
-    yield "boto3 batch_writer", Peer("boto3", said, fewer, lambda: (_boto3_load(source, fewer), None))
-    said = "read_parquet, nulls left out, dynamodb.put_items"
-    yield "awswrangler put_items", Peer("awswrangler", said, fewer, lambda: (_wrangler_load(source, fewer), None))
+    settings = "rows by Table.to_pylist, sets as lists, Table.batch_writer()"
+    yield "boto3 batch_writer", Peer("boto3", settings, fewer, lambda: (_boto3_load(source, fewer), None))
+    settings = "read_parquet, nulls left out, dynamodb.put_items"
+    yield "awswrangler put_items", Peer("awswrangler", settings, fewer, lambda: (_wrangler_load(source, fewer), None))
 
 
-def _export(source: jobs.Source, place: Path) -> Iterator[tuple[str, Peer]]:
+def _export(source: jobs.Source, path: Path) -> Iterator[tuple[str, Peer]]:
     fewer, count = max(1, source.count // SLOW_SHARE), source.count
-    said = f"isal, read_json(explicit_schema=…), pyarrow.parquet zstd 1; {TAGS}"
-    yield "pyarrow.json", Peer("pyarrow", said, count, lambda: (_pyarrow_export(source, place), None))
-    said = f"read_json(lines=True, engine='pyarrow', dtype_backend='pyarrow'), to_parquet zstd 1; {TAGS}"
-    yield "pandas read_json", Peer("pandas", said, count, lambda: (_pandas_export(source, place), None))
-    said = f"read_ndjson(infer_schema_length=2000), write_parquet zstd 1; {TAGS}"
-    yield "polars read_ndjson", Peer("polars", said, count, lambda: (_polars_export(source, place), None))
-    said = f"COPY (read_json(format='newline_delimited')) TO … (COMPRESSION zstd, level 1); {TAGS}"
-    yield "DuckDB read_json", Peer("duckdb", said, count, lambda: (_duckdb_export(source, place), None))
-    said = "isal, json.loads, TypeDeserializer, Table.from_pylist, pyarrow.parquet zstd 1; types inferred"
-    yield "boto3 TypeDeserializer", Peer("boto3", said, fewer, lambda: (_boto3_export(source, place, fewer), None))
+    settings = f"isal, read_json(explicit_schema=…), pyarrow.parquet zstd 1; {TAGS}"
+    yield "pyarrow.json", Peer("pyarrow", settings, count, lambda: (_pyarrow_export(source, path), None))
+    settings = f"read_json(lines=True, engine='pyarrow', dtype_backend='pyarrow'), to_parquet zstd 1; {TAGS}"
+    yield "pandas read_json", Peer("pandas", settings, count, lambda: (_pandas_export(source, path), None))
+    settings = f"read_ndjson(infer_schema_length=2000), write_parquet zstd 1; {TAGS}"
+    yield "polars read_ndjson", Peer("polars", settings, count, lambda: (_polars_export(source, path), None))
+    settings = f"COPY (read_json(format='newline_delimited')) TO … (COMPRESSION zstd, level 1); {TAGS}"
+    yield "DuckDB read_json", Peer("duckdb", settings, count, lambda: (_duckdb_export(source, path), None))
+    settings = "isal, json.loads, TypeDeserializer, Table.from_pylist, pyarrow.parquet zstd 1; types inferred"
+    yield "boto3 TypeDeserializer", Peer("boto3", settings, fewer, lambda: (_boto3_export(source, path, fewer), None))
 
 
-def _compact(source: jobs.Source, place: Path) -> Iterator[tuple[str, Peer]]:
+def _compact(source: jobs.Source, path: Path) -> Iterator[tuple[str, Peer]]:
     count = source.count
-    said = "dataset.to_table, pyarrow.parquet zstd 1; no digests, nothing replaced"
-    yield "pyarrow.dataset", Peer("pyarrow", said, count, lambda: (_pyarrow_compact(source, place), None))
-    said = "read_parquet(dtype_backend='pyarrow'), to_parquet zstd 1; no digests, nothing replaced"
-    yield "pandas read_parquet", Peer("pandas", said, count, lambda: (_pandas_compact(source, place), None))
-    said = "scan_parquet, sink_parquet zstd 1; no digests, nothing replaced"
-    yield "polars scan_parquet", Peer("polars", said, count, lambda: (_polars_compact(source, place), None))
-    said = "COPY (read_parquet) TO … (COMPRESSION zstd, level 1); no digests, nothing replaced"
-    yield "DuckDB read_parquet", Peer("duckdb", said, count, lambda: (_duckdb_compact(source, place), None))
+    settings = "dataset.to_table, pyarrow.parquet zstd 1; no digests, nothing replaced"
+    yield "pyarrow.dataset", Peer("pyarrow", settings, count, lambda: (_pyarrow_compact(source, path), None))
+    settings = "read_parquet(dtype_backend='pyarrow'), to_parquet zstd 1; no digests, nothing replaced"
+    yield "pandas read_parquet", Peer("pandas", settings, count, lambda: (_pandas_compact(source, path), None))
+    settings = "scan_parquet, sink_parquet zstd 1; no digests, nothing replaced"
+    yield "polars scan_parquet", Peer("polars", settings, count, lambda: (_polars_compact(source, path), None))
+    settings = "COPY (read_parquet) TO … (COMPRESSION zstd, level 1); no digests, nothing replaced"
+    yield "DuckDB read_parquet", Peer("duckdb", settings, count, lambda: (_duckdb_compact(source, path), None))
 
 
 _ON_THREADS = {"scan": _scan, "load": _load, "export": _export, "compact": _compact}
@@ -158,25 +158,28 @@ _ON_THREADS = {"scan": _scan, "load": _load, "export": _export, "compact": _comp
 def _by_spark(verb: str, source: jobs.Source, session: SparkSession) -> Iterator[tuple[str, Peer]]:
     count = source.count
     if verb == "export":
-        said = "read.schema(tagged).json, expressions that take the tags off, write.parquet zstd 1"
-        yield "Spark's JSON reader", Peer("pyspark", said, count, lambda: (_spark_export(source, session), None))
+        settings = "read.schema(tagged).json, expressions that take the tags off, write.parquet zstd 1"
+        yield "Spark's JSON reader", Peer("pyspark", settings, count, lambda: (_spark_export(source, session), None))
     if verb == "compact":
-        said = "read.parquet, coalesce(1), write.parquet zstd 1; no digests, nothing replaced"
-        yield "Spark's Parquet writer", Peer("pyspark", said, count, lambda: (_spark_compact(source, session), None))
+        settings = "read.parquet, coalesce(1), write.parquet zstd 1; no digests, nothing replaced"
+        yield (
+            "Spark's Parquet writer",
+            Peer("pyspark", settings, count, lambda: (_spark_compact(source, session), None)),
+        )
     if verb == "scan":
-        said = "our own data source, write.parquet: what rows cost that pass through the JVM"
-        yield "Spark's Parquet writer", Peer("pyspark", said, count, lambda: (jobs.frame(source).rows, None))
+        settings = "our own data source, write.parquet: what rows cost that pass through the JVM"
+        yield "Spark's Parquet writer", Peer("pyspark", settings, count, lambda: (jobs.frame(source).rows, None))
 
 
 def _by_connector(verb: str, source: jobs.Source, connector: Connector) -> Iterator[tuple[str, Peer]]:
     count, target = source.count, source.folder / "peer" / "emr"
     if verb == "load":
-        said = "read.parquet, DynamoDBItemWritable, sets as lists, DynamoDBOutputFormat, write percent 1.5"
-        yield EMR, Peer(CONNECTOR, said, count, lambda: (count, connector.load("target", source.files)))
+        settings = "read.parquet, DynamoDBItemWritable, sets as lists, DynamoDBOutputFormat, write percent 1.5"
+        yield EMR, Peer(CONNECTOR, settings, count, lambda: (count, connector.load("target", source.files)))
         return
     schema = _spark_schema()
-    said = "DynamoDBInputFormat, 4 segments, a task a core, read percent 1.5, Row, write.parquet zstd 1"
-    yield EMR, Peer(CONNECTOR, said, count, lambda: (count, connector.scan("orders", target, 4, schema)))
+    settings = "DynamoDBInputFormat, 4 segments, a task a core, read percent 1.5, Row, write.parquet zstd 1"
+    yield EMR, Peer(CONNECTOR, settings, count, lambda: (count, connector.scan("orders", target, 4, schema)))
 
 
 def _tagged() -> pa.StructType:
@@ -193,21 +196,21 @@ def _spark_schema() -> str:
     return to_spark_schema(pa.schema(fields)).json()
 
 
-def _boto3_scan(source: jobs.Source, place: Path, count: int) -> int:
+def _boto3_scan(source: jobs.Source, path: Path, count: int) -> int:
     client = boto3.client("dynamodb", endpoint_url=source.endpoint_url)
     pages = client.get_paginator("scan").paginate(TableName="orders", PaginationConfig={"MaxItems": count})
     items = (item for page in pages for item in page["Items"])
-    return _write_items(items, TypeDeserializer().deserialize, place / "boto3.parquet")
+    return _write_items(items, TypeDeserializer().deserialize, path / "boto3.parquet")
 
 
-def _boto3_export(source: jobs.Source, place: Path, count: int) -> int:
+def _boto3_export(source: jobs.Source, path: Path, count: int) -> int:
     lines = (json.loads(line)["Item"] for path in _export_files(source) for line in _unzipped(path).splitlines())
-    return _write_items(itertools.islice(lines, count), Deserializer().deserialize, place / "boto3.parquet")
+    return _write_items(itertools.islice(lines, count), Deserializer().deserialize, path / "boto3.parquet")
 
 
-def _write_items(items: Iterator[dict[str, Any]], deserialize: Callable[[Any], Any], place: Path) -> int:
+def _write_items(items: Iterator[dict[str, Any]], deserialize: Callable[[Any], Any], path: Path) -> int:
     rows = [{name: _plain(deserialize(value)) for name, value in item.items()} for item in items]
-    pq.write_table(pa.Table.from_pylist(rows), place, compression="zstd", compression_level=1)
+    pq.write_table(pa.Table.from_pylist(rows), path, compression="zstd", compression_level=1)
     return len(rows)
 
 
@@ -219,7 +222,7 @@ def _plain(value: Any) -> Any:
         case dict():
             return {name: _plain(member) for name, member in value.items()}
         case list():
-            return [_plain(each) for each in value]
+            return [_plain(member) for member in value]
     return bytes(value) if type(value).__name__ == "Binary" else value
 
 
@@ -242,9 +245,9 @@ def _rows_of(source: jobs.Source, count: int) -> list[dict[str, Any]]:
 def _without_nulls(value: Any) -> Any:
     match value:
         case dict():
-            return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+            return {name: _without_nulls(member) for name, member in value.items() if member is not None}
         case list():
-            return [_without_nulls(each) for each in value]
+            return [_without_nulls(member) for member in value]
     return value
 
 
@@ -257,7 +260,7 @@ def _wrangler_load(source: jobs.Source, count: int) -> int:
     return len(rows)
 
 
-def _wrangler_scan(source: jobs.Source, place: Path, count: int) -> int:
+def _wrangler_scan(source: jobs.Source, path: Path, count: int) -> int:
     import awswrangler  # noqa: PLC0415 - seconds of import for one of the ways
 
     awswrangler.config.dynamodb_endpoint_url = source.endpoint_url
@@ -266,7 +269,7 @@ def _wrangler_scan(source: jobs.Source, place: Path, count: int) -> int:
         warnings.simplefilter("ignore", UserWarning)
         frame = awswrangler.dynamodb.read_items("orders", allow_full_scan=True, max_items_evaluated=count)
     frame = frame.apply(lambda column: column.map(_plain))
-    frame.to_parquet(place / "wrangler.parquet", **ZSTD)
+    frame.to_parquet(path / "wrangler.parquet", **ZSTD)
     return len(frame)
 
 
@@ -280,50 +283,50 @@ def _unzipped(path: Path) -> bytes:
     return text
 
 
-def _pyarrow_export(source: jobs.Source, place: Path) -> int:
+def _pyarrow_export(source: jobs.Source, path: Path) -> int:
     parse = pj.ParseOptions(explicit_schema=pa.schema([pa.field("Item", _tagged())]))
     tables = [pj.read_json(pa.BufferReader(_unzipped(path)), parse_options=parse) for path in _export_files(source)]
     table = pa.concat_tables(tables)
-    pq.write_table(table, place / "pyarrow.parquet", compression="zstd", compression_level=1)
+    pq.write_table(table, path / "pyarrow.parquet", compression="zstd", compression_level=1)
     return table.num_rows
 
 
-def _pandas_export(source: jobs.Source, place: Path) -> int:
+def _pandas_export(source: jobs.Source, dest: Path) -> int:
     import pandas as pd  # noqa: PLC0415 - asv imports this module, and needs none
 
     rows = 0
     for number, path in enumerate(_export_files(source)):
         text = io.BytesIO(_unzipped(path))
         frame = pd.read_json(text, lines=True, engine="pyarrow", dtype_backend="pyarrow")
-        frame.to_parquet(place / f"pandas-{number}.parquet", **ZSTD)
+        frame.to_parquet(dest / f"pandas-{number}.parquet", **ZSTD)
         rows += len(frame)
     return rows
 
 
-def _polars_export(source: jobs.Source, place: Path) -> int:
+def _polars_export(source: jobs.Source, dest: Path) -> int:
     import polars as pl  # noqa: PLC0415 - asv imports this module, and needs none
 
     rows = 0
     for number, path in enumerate(_export_files(source)):
         frame = pl.read_ndjson(_unzipped(path), infer_schema_length=2_000)
-        frame.write_parquet(place / f"polars-{number}.parquet", **ZSTD)
+        frame.write_parquet(dest / f"polars-{number}.parquet", **ZSTD)
         rows += len(frame)
     return rows
 
 
-def _duckdb_export(source: jobs.Source, place: Path) -> int:
+def _duckdb_export(source: jobs.Source, path: Path) -> int:
     files = [str(path) for path in _export_files(source)]
-    return _duckdb_copy(f"read_json({files}, format='newline_delimited')", place)
+    return _duckdb_copy(f"read_json({files}, format='newline_delimited')", path)
 
 
-def _duckdb_compact(source: jobs.Source, place: Path) -> int:
-    return _duckdb_copy(f"read_parquet('{source.small_files}/*.parquet')", place)
+def _duckdb_compact(source: jobs.Source, path: Path) -> int:
+    return _duckdb_copy(f"read_parquet('{source.small_files}/*.parquet')", path)
 
 
-def _duckdb_copy(read: str, place: Path) -> int:
+def _duckdb_copy(read: str, path: Path) -> int:
     import duckdb  # noqa: PLC0415 - asv imports this module, and needs none
 
-    target = place / "duckdb.parquet"
+    target = path / "duckdb.parquet"
     with duckdb.connect() as base:
         base.execute(
             f"COPY (SELECT * FROM {read}) TO '{target}' (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)"
@@ -331,27 +334,27 @@ def _duckdb_copy(read: str, place: Path) -> int:
     return pq.read_metadata(target).num_rows
 
 
-def _pyarrow_compact(source: jobs.Source, place: Path) -> int:
+def _pyarrow_compact(source: jobs.Source, path: Path) -> int:
     # It brings pandas.
     from pyarrow import dataset  # noqa: PLC0415 - asv imports this module, and needs none
 
     table = dataset.dataset(source.small_files).to_table()
-    pq.write_table(table, place / "pyarrow.parquet", compression="zstd", compression_level=1)
+    pq.write_table(table, path / "pyarrow.parquet", compression="zstd", compression_level=1)
     return table.num_rows
 
 
-def _pandas_compact(source: jobs.Source, place: Path) -> int:
+def _pandas_compact(source: jobs.Source, path: Path) -> int:
     import pandas as pd  # noqa: PLC0415 - asv imports this module, and needs none
 
     frame = pd.read_parquet(source.small_files, dtype_backend="pyarrow")
-    frame.to_parquet(place / "pandas.parquet", **ZSTD)
+    frame.to_parquet(path / "pandas.parquet", **ZSTD)
     return len(frame)
 
 
-def _polars_compact(source: jobs.Source, place: Path) -> int:
+def _polars_compact(source: jobs.Source, path: Path) -> int:
     import polars as pl  # noqa: PLC0415 - asv imports this module, and needs none
 
-    target = place / "polars.parquet"
+    target = path / "polars.parquet"
     pl.scan_parquet(source.small_files / "*.parquet").sink_parquet(target, **ZSTD)
     return pq.read_metadata(target).num_rows
 

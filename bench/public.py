@@ -184,12 +184,12 @@ def changes(kind: Kind) -> Call:
     image = pa.struct(list(tagged))
     micros = pa.struct([pa.field("WriteTimestampMicros", pa.struct([pa.field("N", pa.string())]))])
     key = pa.struct([tagged.field(name) for name in orders.KEYS])
-    whole = pa.schema({"Metadata": micros, "Keys": key, "OldImage": image, "NewImage": image})
+    document = pa.schema({"Metadata": micros, "Keys": key, "OldImage": image, "NewImage": image})
     return Call(
         {
             DDBIO: lambda: [ddbio.ChangeDecoder(schema, orders.KEYS).decode(body).num_rows for body in bodies],
             KERNEL: lambda: [len(decoder.decode_batches(body, "items")) for body in images],
-            PYARROW: lambda: [parse_json(whole, body).num_rows for body in bodies],
+            PYARROW: lambda: [parse_json(document, body).num_rows for body in bodies],
         },
         sum(map(len, bodies)),
     )

@@ -162,7 +162,7 @@ def every_step() -> tuple[Step, ...]:
     """Return all steps; a case that none of them names comes last."""
     named = {step.name for step in STEPS + LONG}
     modules = sorted((record.ROOT / "bench/e2e").glob("*.py"))
-    cases = [each.stem for each in modules if f'record.parser("{each.stem}")' in each.read_text("utf-8")]
+    cases = [module.stem for module in modules if f'record.parser("{module.stem}")' in module.read_text("utf-8")]
     return (*STEPS, *LONG, *(Step(case, 2) for case in cases if case not in named))
 
 
@@ -178,8 +178,8 @@ def run(steps: tuple[Step, ...], minutes: float | None, started: Callable[[], fl
         else:
             code = subprocess.run(step.command, cwd=record.ROOT, stdout=subprocess.DEVNULL, check=False).returncode
             took = (started() - began) / 60 - spent
-            said = f"failed with {code}" if code else "done"
-            say(f"{step.name}: {said} after {took:.1f} minutes, some {step.minutes:g} were planned")
+            outcome = f"failed with {code}" if code else "done"
+            say(f"{step.name}: {outcome} after {took:.1f} minutes, some {step.minutes:g} were planned")
             failed += [step.name] if code else []
     return failed
 
@@ -201,8 +201,8 @@ def works_quickly(step: Step) -> bool:
     done = subprocess.run(
         step.quick_command, cwd=record.ROOT, env=environment, capture_output=True, text=True, check=False
     )
-    said = f"failed with {done.returncode}: {done.stderr[-2000:]}\n" if done.returncode else "done"
-    say(f"{step.name}: {said} after {time.monotonic() - began:.0f} s")
+    outcome = f"failed with {done.returncode}: {done.stderr[-2000:]}\n" if done.returncode else "done"
+    say(f"{step.name}: {outcome} after {time.monotonic() - began:.0f} s")
     return not done.returncode
 
 

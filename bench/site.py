@@ -77,7 +77,7 @@ def index_page(results: Path) -> Page:
         for case, row in rows
         if row
     )
-    facts = (("rows", f"in rows/, one file of JSON lines a case; {sum(int(each[1]) for each in table)} in all"),)
+    facts = (("rows", f"in rows/, one file of JSON lines a case; {sum(int(cells[1]) for cells in table)} in all"),)
     return Page(
         "Results of ddbio's benchmarks",
         facts,
@@ -90,7 +90,7 @@ def figures_page(results: Path) -> Page:
     tables = []
     for title, cases in GROUPS.items():
         cells = [
-            (line.what.replace("`", ""), *(each.replace("**", "").strip() for each in line.cells().split("|")), case)
+            (line.what.replace("`", ""), *(cell.replace("**", "").strip() for cell in line.cells().split("|")), case)
             for case, lines_of in cases.items()
             if (row := newest(results / f"{case}.jsonl"))
             for line in lines_of(row)
@@ -115,8 +115,8 @@ def history_page(results: Path) -> Page:
             values.append(line.value)
             what, unit = line.what.replace("`", ""), line.unit
         if len(values) > 1:
-            places = tuple(float(number) for number in range(1, len(values) + 1))
-            charts.append(Lines(f"{case}: {what}", "row", unit or "figure", places, {case: values}))
+            xs = tuple(float(number) for number in range(1, len(values) + 1))
+            charts.append(Lines(f"{case}: {what}", "row", unit or "figure", xs, {case: values}))
     return Page(
         "From row to row", (("drawn", "the first figure of each case, in all its rows at full scale"),), tuple(charts)
     )
@@ -129,10 +129,14 @@ def matrix_page(rows: list[Row], scaling_rows: list[Row]) -> Page:
     parts: list[Chart | Table] = list(executors(scaling_rows))
     for axis, title in (("file_format", "format"), ("cluster", "cluster"), ("latency_ms", "latency")):
         for verb in verbs:
-            found = [row for row in cells.values() if row["parameters"]["verb"] == verb and differs_by(axis, row)]
-            if len(found) > 1:
-                labels = tuple(f"{row['parameters'][axis]}{' ms' if axis == 'latency_ms' else ''}" for row in found)
-                values = tuple(float(row["figures"]["rows_per_second"]) for row in found)
+            rows_of_verb = [
+                row for row in cells.values() if row["parameters"]["verb"] == verb and differs_by(axis, row)
+            ]
+            if len(rows_of_verb) > 1:
+                labels = tuple(
+                    f"{row['parameters'][axis]}{' ms' if axis == 'latency_ms' else ''}" for row in rows_of_verb
+                )
+                values = tuple(float(row["figures"]["rows_per_second"]) for row in rows_of_verb)
                 parts.append(Bars(f"{verb} by {title}", "rows/s", labels, values))
     scaled = tuple(scaled_cells(cells))
     if scaled:
@@ -151,20 +155,20 @@ def matrix_page(rows: list[Row], scaling_rows: list[Row]) -> Page:
 def executors(rows: list[Row]) -> Iterable[Chart | Table]:
     """Yield how many times as fast two executors were as one, and what limited them, by the newest row."""
     for row in rows[-1:]:
-        found = row["figures"]
-        speeds = tuple(each["times_as_fast"] for each in found.values())
-        yield Bars("Two executors beside one", "times as fast", tuple(found), speeds)
+        case_figures = row["figures"]
+        speeds = tuple(row_figures["times_as_fast"] for row_figures in case_figures.values())
+        yield Bars("Two executors beside one", "times as fast", tuple(case_figures), speeds)
         lines = tuple(
             (
                 verb,
-                f"{each['rows']:,}",
-                " → ".join(f"{rate:,}" for rate in each.get("rows_per_second", ())),
-                " → ".join(f"{seconds:.1f} s" for seconds in each.get("start_seconds", ())),
-                f"{each['times_as_fast']:.2f}×",
-                f"{each['times_as_fast'] / 2:.0%}",
-                each["limited_by"],
+                f"{row_figures['rows']:,}",
+                " → ".join(f"{rate:,}" for rate in row_figures.get("rows_per_second", ())),
+                " → ".join(f"{seconds:.1f} s" for seconds in row_figures.get("start_seconds", ())),
+                f"{row_figures['times_as_fast']:.2f}×",
+                f"{row_figures['times_as_fast'] / 2:.0%}",
+                row_figures["limited_by"],
             )
-            for verb, each in found.items()
+            for verb, row_figures in case_figures.items()
         )
         columns = ("verb", "rows", "rows/s without the start", "start", "as fast", "efficiency", "limited by")
         yield Table("Two executors beside one, and what limits", columns, lines)
@@ -220,17 +224,17 @@ def named(row: Row) -> str:
 
 def case_cells(row: Row) -> tuple[str, ...]:
     """Return the line of one case."""
-    found = row["figures"]
-    memory = ", ".join(f"{name} {value:.0f}" for name, value in found["peak_mebibytes"].items())
+    case_figures = row["figures"]
+    memory = ", ".join(f"{name} {value:.0f}" for name, value in case_figures["peak_mebibytes"].items())
     return (
         named(row),
-        f"{found['rows_per_second']:,}",
-        f"{found['megabytes_per_second']:,}",
-        f"{found['cpu_seconds_per_gigabyte']:,}",
-        f"{found['read_units'] + found['write_units']:,.0f}",
+        f"{case_figures['rows_per_second']:,}",
+        f"{case_figures['megabytes_per_second']:,}",
+        f"{case_figures['cpu_seconds_per_gigabyte']:,}",
+        f"{case_figures['read_units'] + case_figures['write_units']:,.0f}",
         memory,
-        ", ".join(f"{count} {size}" for size, count in found["file_bytes_histogram"].items()),
-        f"{found['small_file_ratio']:.0%}",
+        ", ".join(f"{count} {size}" for size, count in case_figures["file_bytes_histogram"].items()),
+        f"{case_figures['small_file_ratio']:.0%}",
     )
 
 
@@ -247,10 +251,10 @@ def capacity_page(budgets: list[Row], series: list[Row]) -> Page:
             charts += asked_and_consumed(title, run["units_by_second"], row["parameters"]["units_per_second"])
             tasks = tuple(map(float, run.get("tasks_by_second", ())))
             if tasks:
-                places = tuple(float(second) for second in range(len(tasks)))
-                charts.append(Lines(f"{title}: tasks that ran", "second", "tasks", places, {"tasks": tasks}))
+                xs = tuple(float(second) for second in range(len(tasks)))
+                charts.append(Lines(f"{title}: tasks that ran", "second", "tasks", xs, {"tasks": tasks}))
             shown = (run["highest_10s_ratio"], run["mean_ratio"], run["tail_ratio"])
-            ratios.append((title, *("" if each is None else f"{each:.1%}" for each in shown)))
+            ratios.append((title, *("" if ratio is None else f"{ratio:.1%}" for ratio in shown)))
     if ratios:
         columns = ("run", "busiest 10 s of what was asked", "all of it", "its last tenth")
         charts.append(Table("Near the budget", columns, tuple(ratios)))
@@ -262,8 +266,8 @@ def asked_and_consumed(title: str, series: list[float] | None, rate: float) -> l
     """Return the chart of a run; none of rows of before series were kept."""
     if not series:
         return []
-    places = tuple(float(second) for second in range(len(series)))
-    return [Lines(title, "second", "units", places, {"consumed": series, "asked": (rate,) * len(series)})]
+    xs = tuple(float(second) for second in range(len(series)))
+    return [Lines(title, "second", "units", xs, {"consumed": series, "asked": (rate,) * len(series)})]
 
 
 def rows_of(path: Path) -> list[Row]:

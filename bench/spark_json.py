@@ -46,7 +46,7 @@ def _untagged(field: pa.Field[Any], path: str) -> str:
             return f"transform({value}, e -> {_untagged(arrow_type.field(0), 'e')})"
         case "M":
             members = members_of(arrow_type)
-            inner = ", ".join(f"'{each.name}', {_untagged(each, f'{value}.`{each.name}`')}" for each in members)
+            inner = ", ".join(f"'{member.name}', {_untagged(member, f'{value}.`{member.name}`')}" for member in members)
             return f"CASE WHEN {value} IS NOT NULL THEN named_struct({inner}) END"
     return value
 

@@ -55,7 +55,7 @@ _KEY_TYPES = dict(part.split(":") for part in orders.KEY.split(","))
 
 
 @dataclass(frozen=True)
-class Places:
+class Resources:
     """Say where what a verb reads lies, and who serves it and takes what is written.
 
     Attributes
@@ -90,8 +90,8 @@ class Steps:
         How many rows go out by requests of their own.
     """
 
-    def __init__(self, places: Places, few: int) -> None:
-        self._places, self._few = places, few
+    def __init__(self, resources: Resources, few: int) -> None:
+        self._places, self._few = resources, few
         self.ways: dict[str, Callable[[], object]] = {
             "fetch": self._fetch,
             "fetch in rotation": self._fetch_in_rotation,
@@ -306,8 +306,8 @@ class Steps:
         """Take the lines of each file in random order."""
         text, ends = np.frombuffer(self._text, np.uint8), self._ends
         lines, random = LineBuffer(_FILE_BYTES), np.random.default_rng(0)
-        for places in np.array_split(np.arange(len(ends)), max(1, len(text) // _FILE_BYTES)):
-            first, stop = ends[places[0]], ends[min(places[-1] + 1, len(ends) - 1)]
+        for positions in np.array_split(np.arange(len(ends)), max(1, len(text) // _FILE_BYTES)):
+            first, stop = ends[positions[0]], ends[min(positions[-1] + 1, len(ends) - 1)]
             within = ends[(first <= ends) & (ends <= stop)] - first
             lines.add(text[first:stop], within)
             lines.take(random.permutation(len(within) - 1))
@@ -377,9 +377,9 @@ def update_of(item: dict[str, Any]) -> dict[str, Any]:
         "TableName": TABLE,
         "ReturnConsumedCapacity": "INDEXES",
         "Key": {name: item[name] for name in orders.KEYS},
-        "UpdateExpression": "SET " + ", ".join(f"#n{place} = :v{place}" for place in range(len(names))),
-        "ExpressionAttributeNames": {f"#n{place}": name for place, name in enumerate(names)},
-        "ExpressionAttributeValues": {f":v{place}": item[name] for place, name in enumerate(names)},
+        "UpdateExpression": "SET " + ", ".join(f"#n{number} = :v{number}" for number in range(len(names))),
+        "ExpressionAttributeNames": {f"#n{number}": name for number, name in enumerate(names)},
+        "ExpressionAttributeValues": {f":v{number}": item[name] for number, name in enumerate(names)},
     }
 
 

@@ -145,7 +145,7 @@ def plan_scan(table: str, dest: str | os.PathLike[str] | None = None, *, from_fi
     dest : str | os.PathLike[str] | None
         Target of the scan, which is also checked. Default: a scan into memory.
     from_file : str | os.PathLike[str] | None
-        JSON that describes the table, which then need not exist: DescribeTable's answer with ``AverageItemSizeBytes``.
+        JSON that describes the table, which then need not exist: the response of DescribeTable with ``AverageItemSizeBytes``.
     **options
         See :class:`ddbio.PlanScanKeywords`.
 
@@ -1097,7 +1097,7 @@ def capture(table: str, dest: str | os.PathLike[str], *, stop: threading.Event |
     ...
 
 def plan_capture(**options: Unpack[PlanCaptureKeywords]) -> CapturePlan:
-    """Return what capturing the changes of a table for a month takes and costs; nothing is called.
+    """Plan the capture of a table's changes for a month, with its cost. No service is called.
 
     Parameters
     ----------
@@ -1107,7 +1107,7 @@ def plan_capture(**options: Unpack[PlanCaptureKeywords]) -> CapturePlan:
     Raises
     ------
     OptionError
-        If the file of prices is none.
+        If the file is no price book.
     LimitError
         If the plan is above a limit.
     """
@@ -1808,9 +1808,9 @@ def layout(path: str | os.PathLike[str], **options: Unpack[LayoutKeywords]) -> L
     ...
 
 def sync_catalog(path: str | os.PathLike[str], target: str, **options: Unpack[CatalogSyncKeywords]) -> CatalogReport:
-    """Make or update the Glue table of a folder's live files, and register its partitions.
+    """Create or update the Glue table of a folder's live files, and register its partitions.
 
-    Columns are only added, at the end. Doing it again changes nothing.
+    Columns are only added, at the end. Repeating the call changes nothing.
 
     Parameters
     ----------
@@ -1824,9 +1824,9 @@ def sync_catalog(path: str | os.PathLike[str], target: str, **options: Unpack[Ca
     Raises
     ------
     NotFoundError
-        If the folder holds no files.
+        If the folder has no files.
     SchemaError, TargetError
-        As :func:`check_catalog` says.
+        If :func:`check_catalog` raises it.
     AccessDeniedError, EndpointError, ServiceError
         If Glue refuses.
     """

@@ -20,10 +20,10 @@ MATRIX = "matrix"
 def main() -> int:
     """Return how many cases failed; the others' rows are stored."""
     arguments = record.parser("")
-    known = [*CASES, MATRIX]
-    arguments.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(known))
+    names = [*CASES, MATRIX]
+    arguments.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(names))
     asked = arguments.parse_args()
-    unknown = set(asked.cases) - set(known)
+    unknown = set(asked.cases) - set(names)
     if unknown:
         arguments.error(f"no case {', '.join(sorted(unknown))}")
     failed = []
@@ -31,8 +31,8 @@ def main() -> int:
         began = time.perf_counter()
         words = ["--dry-run"] if asked.dry_run else []
         code = subprocess.run([sys.executable, "-m", f"bench.e2e.{case}", *words], check=False).returncode
-        said = f"failed with {code}" if code else "done"
-        sys.stderr.write(f"{case}: {said} after {time.perf_counter() - began:.0f} s\n")
+        outcome = f"failed with {code}" if code else "done"
+        sys.stderr.write(f"{case}: {outcome} after {time.perf_counter() - began:.0f} s\n")
         failed += [case] if code else []
     if not asked.dry_run:
         report.main([])

@@ -63,7 +63,7 @@ def main() -> None:
             for number in range(asked.rounds + 1):
                 changed = np.sort(np.random.default_rng(number).choice(asked.rows, count, replace=False))
                 rows, append_seconds = log.append(changed)
-                copies = [folder / f"{each}-{share}-{number}" for each in ("ours", "theirs")]
+                copies = [folder / f"{way}-{share}-{number}" for way in ("ours", "theirs")]
                 for copy in copies:
                     shutil.copytree(folder / "base", copy)
                 report, seconds = _timed(lambda: ddbio.apply(log.folder, copies[0]))  # noqa: B023 - called at once
@@ -120,7 +120,7 @@ class Log:
         first, self._changes = self._changes, self._changes + count
         columns: list[Any] = [
             pa.array(["MODIFY"] * count),
-            pa.array([f"{21_000_000_000_000_000_000 + first + place}" for place in range(count)]),
+            pa.array([f"{21_000_000_000_000_000_000 + first + number}" for number in range(count)]),
             pa.array(np.full(count, 1_793_491_200_000_000 + first), pa.timestamp("us", "UTC")),
             pa.array(np.zeros(count, np.bool_)),
             pa.array([f"customer#{number % 50_000:06}" for number in numbers.tolist()]),
@@ -137,8 +137,8 @@ class Log:
 def _merge(folder: Path, changes: pa.RecordBatch) -> None:
     """Merge changes as deltalake does it itself: only if newer, within the buckets that have some."""
     table = DeltaTable(folder)
-    found: Any = table.schema().to_arrow()
-    rows = rows_of_log(changes, shape_of(pa.schema(found), _KEYS, BUCKETS), 1)
+    arrow_schema: Any = table.schema().to_arrow()
+    rows = rows_of_log(changes, shape_of(pa.schema(arrow_schema), _KEYS, BUCKETS), 1)
     buckets = ",".join(map(str, sorted(set(rows.column("_b").to_pylist()))))
     (
         table.merge(
@@ -155,13 +155,13 @@ def _merge(folder: Path, changes: pa.RecordBatch) -> None:
 
 def _timed(work: Any) -> tuple[Any, float]:
     began = time.process_time()
-    found = work()
-    return found, time.process_time() - began
+    result = work()
+    return result, time.process_time() - began
 
 
 def _check(folders: list[Path]) -> None:
     """Require equal rows."""
-    tables = [DeltaTable(each).to_pyarrow_table().sort_by("_key") for each in folders]
+    tables = [DeltaTable(folder).to_pyarrow_table().sort_by("_key") for folder in folders]
     assert tables[0].equals(tables[1].select(tables[0].column_names))
 
 

@@ -42,8 +42,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with get_context("spawn").Pool(1) as pool:
-            given = (folder, asked.rows, asked.changes, asked.at_once, asked.formats)
-            figures["rows_there"], log = pool.apply(build, given)
+            parameters = (folder, asked.rows, asked.changes, asked.at_once, asked.formats)
+            figures["rows_there"], log = pool.apply(build, parameters)
             for suffix in ("", "_skewed"):
                 if suffix:
                     pool.apply(append_skewed, (log, asked.rows, asked.changes, asked.at_once))
@@ -63,16 +63,16 @@ def build(folder: Path, count: int, changes: int, full: int, formats: list[str])
         buckets = buckets_of(numbers)
         kept = buckets < full
         for bucket, wanted in left.items():
-            places = np.flatnonzero(buckets == bucket)[:wanted]
-            kept[places] = True
-            changed.append(numbers[places])
-            left[bucket] -= len(places)
+            positions = np.flatnonzero(buckets == bucket)[:wanted]
+            kept[positions] = True
+            changed.append(numbers[positions])
+            left[bucket] -= len(positions)
         log.append(numbers[kept])
         rows += int(kept.sum())
     for table_format in formats:
-        place = folder / table_format
-        ddbio.apply(log.folder, place, format=table_format, buckets=BUCKETS)
-        ddbio.maintain(place, format=table_format)
+        path = folder / table_format
+        ddbio.apply(log.folder, path, format=table_format, buckets=BUCKETS)
+        ddbio.maintain(path, format=table_format)
     log.append(np.sort(np.concatenate(changed)))
     return rows, log
 
@@ -82,9 +82,9 @@ def append_skewed(log: Log, count: int, changes: int, full: int) -> None:
     chosen, left = list[np.ndarray[Any, Any]](), changes
     for start in range(0, count, _STEP):
         numbers = np.arange(start, min(start + _STEP, count))
-        found = numbers[buckets_of(numbers) < full][:left]
-        chosen.append(found)
-        left -= len(found)
+        changed = numbers[buckets_of(numbers) < full][:left]
+        chosen.append(changed)
+        left -= len(changed)
         if not left:
             break
     log.append(np.concatenate(chosen))
@@ -92,7 +92,7 @@ def append_skewed(log: Log, count: int, changes: int, full: int) -> None:
 
 def buckets_of(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return the buckets of rows."""
-    return np.fromiter((crc32(key_of(each)) % BUCKETS for each in numbers.tolist()), np.int64, len(numbers))
+    return np.fromiter((crc32(key_of(number)) % BUCKETS for number in numbers.tolist()), np.int64, len(numbers))
 
 
 def key_of(number: int) -> bytes:

@@ -33,8 +33,8 @@ def main() -> None:
     asked = arguments.parse_args()
     count = data.scaled(ITEMS)
     tables = {
-        size: serving.serve("orders", each, asked.latency_seconds)
-        for size, each in (("whole", count), ("part", max(1, count // PART)))
+        size: serving.serve("orders", rows, asked.latency_seconds)
+        for size, rows in (("whole", count), ("part", max(1, count // PART)))
     }
     record.append("base_load", asked, measure(tables, asked.rounds))
     serving.stop()
@@ -44,49 +44,54 @@ def measure(tables: dict[str, serving.Table], rounds: int) -> dict[str, Any]:
     """Return the seconds of each format and size, and what they say of speed and rate beside Parquet."""
     runs = [(table_format, size) for table_format in FORMATS for size in tables]
     taken: dict[str, dict[tuple[str, str], list[float]]] = {
-        clock: {each: [] for each in runs} for clock in ("cpu", "wall")
+        clock: {run: [] for run in runs} for clock in ("cpu", "wall")
     }
     with tempfile.TemporaryDirectory() as folder:
         # The first round compiles, imports and fills caches.
         for number in range(rounds + 1):
             for table_format, size in runs:
-                place = Path(folder, f"{table_format}-{size}-{number}")
+                dest = Path(folder, f"{table_format}-{size}-{number}")
                 began = time.process_time(), time.perf_counter()
-                scan(tables[size], place, table_format)
+                scan(tables[size], dest, table_format)
                 ended = time.process_time(), time.perf_counter()
                 if number:
                     for seconds, before, after in zip(taken.values(), began, ended, strict=True):
                         seconds[table_format, size].append(after - before)
-                shutil.rmtree(place)
-    whole = tables["whole"]
+                shutil.rmtree(dest)
+    all_rows = tables["whole"]
     figures: dict[str, Any] = {
-        "items": whole.count,
+        "items": all_rows.count,
         "part_items": tables["part"].count,
-        "item_json_bytes": whole.line_bytes,
+        "item_json_bytes": all_rows.line_bytes,
     }
     for clock, seconds in taken.items():
         for size in tables:
             name = f"{clock}_seconds" if size == "whole" else f"{size}_{clock}_seconds"
-            figures[name] = record.rounded({each: statistics.median(seconds[each, size]) for each in FORMATS})
+            figures[name] = record.rounded(
+                {table_format: statistics.median(seconds[table_format, size]) for table_format in FORMATS}
+            )
         # Of a tiny run the noise may be more than the rows.
         beyond = {
-            each: [max(a - b, 0.001) for a, b in zip(seconds[each, "whole"], seconds[each, "part"], strict=True)]
-            for each in FORMATS
+            table_format: [
+                max(a - b, 0.001)
+                for a, b in zip(seconds[table_format, "whole"], seconds[table_format, "part"], strict=True)
+            ]
+            for table_format in FORMATS
         }
-        whole_runs = {each: seconds[each, "whole"] for each in FORMATS}
+        whole_runs = {table_format: seconds[table_format, "whole"] for table_format in FORMATS}
         for what, runs_of in (("rate", beyond), ("speed", whole_runs)):
             # Within a round a machine is alike.
             figures[f"{clock}_{what}_beside_parquet"] = record.rounded(
-                {each: pairs.speed_ratio(runs_of, each, "parquet") for each in FORMATS[1:]}
+                {table_format: pairs.speed_ratio(runs_of, table_format, "parquet") for table_format in FORMATS[1:]}
             )
     return figures
 
 
-def scan(table: serving.Table, place: Path, table_format: str) -> None:
+def scan(table: serving.Table, dest: Path, table_format: str) -> None:
     """Scan the table once."""
     report = ddbio.scan_to_files(
         table.name,
-        place,
+        dest,
         format=table_format,
         endpoint_url=table.endpoint_url,
         engine="local",

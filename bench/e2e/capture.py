@@ -49,12 +49,16 @@ def main() -> None:
     asked = arguments.parse_args()
     isolate()
     with FakeDynamoDB(process=True, partitions=2, burst_at_creation=0) as fake:
-        found = {source: _measure(fake, source, asked) for source in SOURCES if asked.only in source}
+        figures_by_source = {source: _measure(fake, source, asked) for source in SOURCES if asked.only in source}
         peer = _consume(fake, _filled(fake, "peer", "streams", orders.lines("mixed", asked.items // _FEWER)))
-    figures = found.get("streams", {})
+    figures = figures_by_source.get("streams", {})
     if figures:
         figures["times_as_many_as_boto3"] = round(figures["records_per_cpu_second"] / peer, 1)
-    record.append("capture", asked, figures | ({"kinesis": found["kinesis"]} if "kinesis" in found else {}))
+    record.append(
+        "capture",
+        asked,
+        figures | ({"kinesis": figures_by_source["kinesis"]} if "kinesis" in figures_by_source else {}),
+    )
 
 
 def _measure(fake: FakeDynamoDB, source: str, asked: Any) -> dict[str, Any]:
@@ -117,8 +121,8 @@ def _filled(fake: FakeDynamoDB, table: str, source: str, lines: list[bytes]) -> 
 def _check(folder: str, items: int) -> None:
     import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas, which other benchmarks must not wait for
 
-    found = ds.dataset(folder, partitioning="hive", ignore_prefixes=["_"]).to_table(columns=["_sequence", "_op"])
-    assert found.num_rows == len(set(found.column("_sequence").to_pylist())) == items
+    captured = ds.dataset(folder, partitioning="hive", ignore_prefixes=["_"]).to_table(columns=["_sequence", "_op"])
+    assert captured.num_rows == len(set(captured.column("_sequence").to_pylist())) == items
 
 
 def _command(endpoint_url: str, table: str, source: str, folder: str) -> list[str]:
@@ -166,7 +170,7 @@ def _lag(fake: FakeDynamoDB, source: str, folder: str, asked: Any) -> float:
         time.sleep(asked.seconds + _SETTLED_SECONDS)
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
-    seen = [each for path in Path(folder).glob("year=*/**/*.parquet") for each in _seen_of(path)]
+    seen = [change for path in Path(folder).glob("year=*/**/*.parquet") for change in _seen_of(path)]
     assert len({number for number, _ in seen}) == len(seen) == count
     return sorted(at - changes.visible_at(number) for number, at in seen)[count * 99 // 100]
 
@@ -191,9 +195,9 @@ def _consume(fake: FakeDynamoDB, table: str) -> float:
     began, count = time.process_time(), 0
     for records in _replies(streams, arn):
         rows = [
-            {"_op": each["eventName"], "_sequence": each["dynamodb"]["SequenceNumber"]}
-            | {name: repr(decode(value)) for name, value in each["dynamodb"]["NewImage"].items()}
-            for each in records
+            {"_op": record["eventName"], "_sequence": record["dynamodb"]["SequenceNumber"]}
+            | {name: repr(decode(value)) for name, value in record["dynamodb"]["NewImage"].items()}
+            for record in records
         ]
         pq.write_table(pa.Table.from_pylist(rows), io.BytesIO(), compression="zstd")
         count += len(rows)
@@ -207,8 +211,8 @@ def _stream_of(fake: FakeDynamoDB, table: str) -> str:
 
 def _replies(streams: Any, arn: str) -> Iterator[list[Any]]:
     for shard in streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]:
-        place = {"StreamArn": arn, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
-        iterator = streams.get_shard_iterator(**place)["ShardIterator"]
+        request = {"StreamArn": arn, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
+        iterator = streams.get_shard_iterator(**request)["ShardIterator"]
         while (reply := streams.get_records(ShardIterator=iterator))["Records"]:
             yield reply["Records"]
             iterator = reply["NextShardIterator"]

@@ -36,12 +36,12 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=5)
     asked = arguments.parse_args()
     pa.set_cpu_count(1)
-    with tempfile.TemporaryDirectory() as place:
-        source = Path(place, "source")
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "source")
         rows = write_small_files(source, asked.shape)
         with get_context("spawn").Pool(1) as pool:
-            growth = pool.apply(peak_growth, (source, Path(place, "memory")))
-        figures = measure(source, Path(place), asked.rounds)
+            growth = pool.apply(peak_growth, (source, Path(folder, "memory")))
+        figures = measure(source, Path(folder), asked.rounds)
     record.append("compact", asked, {"rows": rows, "task_growth_mebibytes": growth, **figures})
 
 
@@ -56,7 +56,7 @@ def write_small_files(folder: Path, shape: data.Shape) -> int:
     return FILES * step
 
 
-def measure(source: Path, place: Path, rounds: int) -> dict[str, Any]:
+def measure(source: Path, dest: Path, rounds: int) -> dict[str, Any]:
     """Return the seconds of each way, and how much of the bare way's speed the others have."""
     size_bytes = sum(path.stat().st_size for path in source.iterdir())
     ways = {
@@ -67,13 +67,13 @@ def measure(source: Path, place: Path, rounds: int) -> dict[str, Any]:
     seconds: pairs.Seconds = {name: [] for name in ways}
     for number in range(rounds + 1):
         for name in pairs.turned(list(seconds), number):
-            with copied(source, place) as folder:
+            with copied(source, dest) as folder:
                 taken = pairs.interleave({name: functools.partial(ways[name], folder)}, 1)[name]
             # The first round warms up.
             seconds[name] += taken if number else []
     return {
         "file_bytes": size_bytes,
-        "cpu_seconds": {name: [round(each, 3) for each in times] for name, times in seconds.items()},
+        "cpu_seconds": {name: [round(time, 3) for time in times] for name, times in seconds.items()},
         "megabytes_per_cpu_second": record.rounded(pairs.megabytes_per_second(seconds, size_bytes), 1),
         "share_of_bare": record.rounded({name: pairs.speed_ratio(seconds, name, BARE) for name in (REWRITE, VERIFIED)}),
     }
@@ -104,9 +104,9 @@ def peak_growth(source: Path, folder: Path) -> float:
 
 
 @contextlib.contextmanager
-def copied(source: Path, place: Path) -> Iterator[Path]:
+def copied(source: Path, copy: Path) -> Iterator[Path]:
     """Hold a copy of a folder, made of links."""
-    folder = place / "copy"
+    folder = copy / "copy"
     folder.mkdir()
     for path in source.iterdir():
         (folder / path.name).hardlink_to(path)

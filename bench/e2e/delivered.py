@@ -37,9 +37,9 @@ def main() -> None:
         # The first round compiles and imports.
         for number in range(asked.rounds + 1):
             began = time.process_time()
-            found = ddbio.read_changes(folder)
+            rows = ddbio.read_changes(folder)
             passed = time.process_time() - began
-            assert found.num_rows == len(set(found.column("_sequence").to_pylist())) == asked.records
+            assert rows.num_rows == len(set(rows.column("_sequence").to_pylist())) == asked.records
             rates += [asked.records / passed] * bool(number)
             peers += [_read_plainly(Path(folder))] * bool(number)
     speed, peer = statistics.median(rates), statistics.median(peers)
@@ -57,12 +57,12 @@ def deliver(folder: Path, count: int) -> int:
     lines = orders.lines("mixed", count)
     for first in range(0, count, _OBJECT_RECORDS):
         parts = list[str]()
-        for place, line in enumerate(lines[first : first + _OBJECT_RECORDS], first):
+        for offset, line in enumerate(lines[first : first + _OBJECT_RECORDS], first):
             document = json.loads(line)
             image = document.get("Item", document)
             inside = {"ApproximateCreationDateTime": 1793491203, "Keys": {name: image[name] for name in keys},
-                      "NewImage": image, "SequenceNumber": str(10**21 + place), "SizeBytes": len(line)}  # fmt: skip
-            change = {"eventID": f"{place:032x}", "eventName": "INSERT", "awsRegion": "eu-west-1", "dynamodb": inside}
+                      "NewImage": image, "SequenceNumber": str(10**21 + offset), "SizeBytes": len(line)}  # fmt: skip
+            change = {"eventID": f"{offset:032x}", "eventName": "INSERT", "awsRegion": "eu-west-1", "dynamodb": inside}
             parts.append(json.dumps(change, separators=(",", ":")))
         data = gzip.compress("".join(parts).encode(), 6)
         (folder / f"orders-1-{first:09}.gz").write_bytes(data)
@@ -75,9 +75,9 @@ def _read_plainly(folder: Path) -> float:
     decode, decoder, count = TypeDeserializer().deserialize, json.JSONDecoder(object_hook=_with_bytes), 0
     began = time.process_time()
     for path in sorted(folder.iterdir())[:: max(1, _FEWER)]:
-        text, place, rows = gzip.decompress(path.read_bytes()).decode(), 0, []
-        while place < len(text):
-            change, place = decoder.raw_decode(text, place)
+        text, offset, rows = gzip.decompress(path.read_bytes()).decode(), 0, []
+        while offset < len(text):
+            change, offset = decoder.raw_decode(text, offset)
             image = {name: repr(decode(value)) for name, value in change["dynamodb"]["NewImage"].items()}
             rows.append({"_op": change["eventName"], "_sequence": change["dynamodb"]["SequenceNumber"]} | image)
         count += pa.Table.from_pylist(rows).num_rows
@@ -89,7 +89,7 @@ def _with_bytes(document: dict[str, Any]) -> dict[str, Any]:
     if document.keys() == {"B"} and isinstance(document["B"], str):
         return {"B": base64.b64decode(document["B"])}
     if document.keys() == {"BS"} and isinstance(document["BS"], list):
-        return {"BS": [base64.b64decode(each) for each in document["BS"]]}
+        return {"BS": [base64.b64decode(value) for value in document["BS"]]}
     return document
 
 

@@ -72,7 +72,7 @@ def measure(table: serving.Table, folder: Path, connector: Connector, asked: Any
     return {
         "rows": table.count,
         "item_json_bytes": table.line_bytes,
-        "cpu_seconds": {name: [round(each, 2) for each in times] for name, times in seconds.items()},
+        "cpu_seconds": {name: [round(time, 2) for time in times] for name, times in seconds.items()},
         "rows_per_cpu_second": {name: round(table.count / statistics.median(times)) for name, times in seconds.items()},
         "megabytes_per_cpu_second": record.rounded(pairs.megabytes_per_second(seconds, table.line_bytes), 1),
         "times_as_fast_as": record.rounded({CONNECTOR: pairs.speed_ratio(seconds, DDBIO, CONNECTOR)}),

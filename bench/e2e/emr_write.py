@@ -67,7 +67,7 @@ def measure(fake: FakeDynamoDB, connector: Connector, asked: Any) -> dict[str, A
     return {
         "items": count,
         "item_bytes": ITEM_BYTES,
-        "cpu_seconds": {name: [round(each, 3) for each in times] for name, times in seconds.items()},
+        "cpu_seconds": {name: [round(time, 3) for time in times] for name, times in seconds.items()},
         "items_per_cpu_second": record.rounded(rates, 0),
         "times_as_many_as": record.rounded({CONNECTOR: rates[DDBIO] / rates[CONNECTOR]}, 2),
     }
@@ -91,8 +91,8 @@ def check(fake: FakeDynamoDB, tables: tuple[str, str], rows: pa.Table) -> None:
     """Refuse figures of tables that do not hold the same items; drop the tables."""
     client: Any = boto3.client("dynamodb", endpoint_url=fake.endpoint_url)
     for table in tables:
-        found = ddbio.read_table(table, endpoint_url=fake.endpoint_url, schema=rows.schema).sort_by("pk")
-        assert found.select(rows.column_names).cast(rows.schema).equals(rows)
+        stored = ddbio.read_table(table, endpoint_url=fake.endpoint_url, schema=rows.schema).sort_by("pk")
+        assert stored.select(rows.column_names).cast(rows.schema).equals(rows)
         client.delete_table(TableName=table)
 
 

@@ -81,21 +81,21 @@ def measure_spark(asked: Any, folder: Path) -> dict[str, Any]:
         session.stop()
     return {
         "items": count,
-        "cpu_seconds": {name: [round(each, 2) for each in times] for name, times in seconds.items()},
+        "cpu_seconds": {name: [round(time, 2) for time in times] for name, times in seconds.items()},
         "times_as_fast_as": record.rounded({SPARK: pairs.speed_ratio(seconds, DIRECT, SPARK)}),
     }
 
 
-def write_direct(home: Path, place: Path, shape: data.Shape) -> None:
+def write_direct(home: Path, dest: Path, shape: data.Shape) -> None:
     """Write from the workers."""
-    ddbio.read_export_to_files(home, place, schema=decoders.schema_of(shape), engine="spark", mode="overwrite")
+    ddbio.read_export_to_files(home, dest, schema=decoders.schema_of(shape), engine="spark", mode="overwrite")
 
 
-def write_by_spark(session: SparkSession, home: Path, place: Path, shape: data.Shape) -> None:
+def write_by_spark(session: SparkSession, home: Path, dest: Path, shape: data.Shape) -> None:
     """Read and write by Spark alone, at the level of zstd that ours has: its own, 3, takes some 3 % more."""
     frame = spark_json.read_typed(session, home / "data", shape)
     options = {"compression": "zstd", "parquet.compression.codec.zstd.level": "1"}
-    frame.write.mode("overwrite").options(**options).parquet(str(place))
+    frame.write.mode("overwrite").options(**options).parquet(str(dest))
 
 
 def check(folder: Path) -> None:

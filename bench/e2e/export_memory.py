@@ -40,7 +40,7 @@ def main() -> None:
 
 def grown(home: Path, copies: int) -> Path:
     """Return the export with so many times the items in its one file."""
-    path = max((home / "data").iterdir(), key=lambda each: each.stat().st_size)
+    path = max((home / "data").iterdir(), key=lambda entry: entry.stat().st_size)
     member = path.read_bytes()
     md5 = hashlib.md5(usedforsecurity=False)
     with path.open("wb") as file:
@@ -48,9 +48,9 @@ def grown(home: Path, copies: int) -> Path:
             file.write(member)
             md5.update(member)
     entries = [json.loads(line) for line in (home / "manifest-files.json").read_text("utf-8").splitlines()]
-    (entry,) = (each for each in entries if each["dataFileS3Key"].endswith(path.name))
+    (entry,) = (entry for entry in entries if entry["dataFileS3Key"].endswith(path.name))
     entry |= {"itemCount": entry["itemCount"] * copies, "md5Checksum": b64encode(md5.digest()).decode()}
-    put_manifest(home, "manifest-files", "".join(json.dumps(each) + "\n" for each in entries).encode())
+    put_manifest(home, "manifest-files", "".join(json.dumps(entry) + "\n" for entry in entries).encode())
     summary = json.loads((home / "manifest-summary.json").read_bytes())
     put_manifest(home, "manifest-summary", json.dumps({**summary, "itemCount": entry["itemCount"]}).encode())
     return home

@@ -69,13 +69,13 @@ def measure(name: str, batches: list[pa.RecordBatch], folder: str, rounds: int) 
     seconds = pairs.interleave(ways, rounds)
     size_bytes = sum(batch.nbytes for batch in batches)
     stored = sum(file.size_bytes for file in write(name, batches, folder, 256 * MIB))
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "megabytes_per_cpu_second": record.rounded(pairs.megabytes_per_second(seconds, size_bytes), 1),
         "stored_bytes": stored,
     }
     if name in FLOORS:
-        found["times_as_fast_as"] = record.rounded({FLOOR: pairs.speed_ratio(seconds, OURS, FLOOR)})
-    return found
+        figures["times_as_fast_as"] = record.rounded({FLOOR: pairs.speed_ratio(seconds, OURS, FLOOR)})
+    return figures
 
 
 def partitioned(rounds: int) -> dict[str, Any]:
@@ -100,9 +100,9 @@ def layout(name: str, batches: list[pa.RecordBatch], target_bytes: int, tasks: i
         written = [write(name, batches[task::tasks], folder, target_bytes, task) for task in range(tasks)]
     sizes, full = ([file.size_bytes for files in written for file in files[:stop]] for stop in (None, -1))
 
-    def near(found: list[int]) -> float:
-        within = sum(size for size in found if abs(size - target_bytes) <= 0.15 * target_bytes)
-        return round(within / max(1, sum(found)), 3)
+    def near(sizes_: list[int]) -> float:
+        within = sum(size for size in sizes_ if abs(size - target_bytes) <= 0.15 * target_bytes)
+        return round(within / max(1, sum(sizes_)), 3)
 
     return {
         "files": len(sizes),
@@ -150,8 +150,8 @@ def check(name: str, batches: list[pa.RecordBatch], folder: str) -> None:
     [staged] = write(name, batches, folder, 256 * MIB)
     store.complete(staged)
     stored = StoredObject(staged.path, staged.size_bytes, crc32=staged.crc32)
-    found = digest_of_batches(read_batches(store, stored, batches[0].schema))
-    assert found == digest_of_batches(batches)
+    digest = digest_of_batches(read_batches(store, stored, batches[0].schema))
+    assert digest == digest_of_batches(batches)
     store.delete([staged.path])
 
 

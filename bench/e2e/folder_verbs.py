@@ -41,7 +41,7 @@ def main() -> None:
 
 
 @dataclass(frozen=True)
-class Place:
+class Resources:
     """Say where so many files lie.
 
     Attributes
@@ -64,40 +64,40 @@ class Place:
     s3_url: str
 
 
-def verbs(place: Place) -> dict[str, slopes.Job]:
+def verbs(resources: Resources) -> dict[str, slopes.Job]:
     """Return how each verb runs over a place."""
-    files, curated = place.files, str(place.curated)
-    s3 = ["--s3-endpoint-url", place.s3_url, "--region", REGION]
-    glue = ["--glue-endpoint-url", place.s3_url]
-    listed = {"list": lambda: _list(place.curated), "read snapshot": lambda: _read_snapshot(place.curated)}
-    store = boto3.client("s3", endpoint_url=place.s3_url, region_name=REGION)
+    files, curated = resources.files, str(resources.curated)
+    s3 = ["--s3-endpoint-url", resources.s3_url, "--region", REGION]
+    glue = ["--glue-endpoint-url", resources.s3_url]
+    listed = {"list": lambda: _list(resources.curated), "read snapshot": lambda: _read_snapshot(resources.curated)}
+    store = boto3.client("s3", endpoint_url=resources.s3_url, region_name=REGION)
 
     def copied(folder: Path) -> None:
-        shutil.copytree(place.curated, folder / "curated", copy_function=os.link)
+        shutil.copytree(resources.curated, folder / "curated", copy_function=os.link)
 
     return {
         "publish": slopes.Job(
             files,
-            lambda folder: ["publish", str(place.staging), str(folder / "curated"), "--json"],
-            steps={"list": lambda: _list(place.staging), "link": lambda: _link(place.staging)},
+            lambda folder: ["publish", str(resources.staging), str(folder / "curated"), "--json"],
+            steps={"list": lambda: _list(resources.staging), "link": lambda: _link(resources.staging)},
         ),
         "publish to S3": slopes.Job(
-            place.files_on_s3,
-            lambda folder: ["publish", f"s3://{_BUCKET}/{place.bucket_folder}", f"s3://{_BUCKET}/{folder.name}",
+            resources.files_on_s3,
+            lambda folder: ["publish", f"s3://{_BUCKET}/{resources.bucket_folder}", f"s3://{_BUCKET}/{folder.name}",
                             "--json", *s3],
-            steps={"boto3 copy_object": lambda: _copy_objects(store, place)},
+            steps={"boto3 copy_object": lambda: _copy_objects(store, resources)},
         ),
         "publish --rollback": slopes.Job(
             files,
             lambda folder: ["publish", str(folder / "curated"), "--rollback", "--json"],
             prepare=copied,
-            steps={**listed, "write snapshot": lambda: _write_snapshot(place.curated)},
+            steps={**listed, "write snapshot": lambda: _write_snapshot(resources.curated)},
         ),
         "files": slopes.Job(files, lambda _: ["files", curated, "--as", "manifest"], steps=listed),
         "layout": slopes.Job(
             files,
-            lambda _: ["layout", str(place.staging), "--json"],
-            steps={"pyarrow read_metadata": lambda: [pq.read_metadata(each) for each in _paths(place.staging)]},
+            lambda _: ["layout", str(resources.staging), "--json"],
+            steps={"pyarrow read_metadata": lambda: [pq.read_metadata(path) for path in _paths(resources.staging)]},
         ),
         "vacuum": slopes.Job(
             files,
@@ -107,16 +107,16 @@ def verbs(place: Place) -> dict[str, slopes.Job]:
         ),
         "catalog ddl": slopes.Job(files, lambda _: ["catalog", "ddl", curated, "--for", "duckdb"], steps=listed),
         "catalog sync": slopes.Job(
-            place.files_on_s3,
-            lambda folder: ["catalog", "sync", f"s3://{_BUCKET}/{place.bucket_folder}",
+            resources.files_on_s3,
+            lambda folder: ["catalog", "sync", f"s3://{_BUCKET}/{resources.bucket_folder}",
                             f"glue://{_DATABASE}.{folder.name.replace('-', '_')}", *s3, *glue, "--json"],
-            steps={"boto3 list_objects_v2": lambda: _list_objects(store, place)},
+            steps={"boto3 list_objects_v2": lambda: _list_objects(store, resources)},
         ),
     }  # fmt: skip
 
 
 @contextmanager
-def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[Place]]:
+def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[Resources]]:
     """Lay so many files down, here and on an S3, while the context is open."""
     isolate()
     with MotoServer() as moto:
@@ -127,7 +127,7 @@ def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[Place]]:
         yield [_laid_down(home / str(count), count, store, moto.endpoint_url) for count in counts]
 
 
-def _laid_down(home: Path, count: int, store: Any, s3_url: str) -> Place:
+def _laid_down(home: Path, count: int, store: Any, s3_url: str) -> Resources:
     staging, curated, stored = home / "staging", home / "curated", max(count // FEWER_ON_S3, 2)
     for number in range(count + 1):
         path = staging / _name(number)
@@ -139,7 +139,7 @@ def _laid_down(home: Path, count: int, store: Any, s3_url: str) -> Place:
     assert ddbio.publish(staging, curated).files == count + 1
     for number in range(stored):
         store.put_object(Bucket=_BUCKET, Key=f"orders-{count}/{_name(number)}", Body=_file(number))
-    return Place(count, staging, curated, stored, f"orders-{count}", s3_url)
+    return Resources(count, staging, curated, stored, f"orders-{count}", s3_url)
 
 
 def _name(number: int) -> str:
@@ -163,9 +163,9 @@ def _list(folder: Path) -> int:
 
 
 def _link(folder: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=folder.parent) as place:
+    with tempfile.TemporaryDirectory(dir=folder.parent) as link_folder:
         for number, path in enumerate(_paths(folder)):
-            os.link(path, Path(place, str(number)))
+            os.link(path, Path(link_folder, str(number)))
 
 
 def _read_snapshot(folder: Path) -> Any:
@@ -176,14 +176,14 @@ def _write_snapshot(folder: Path) -> int:
     return len(json.dumps(_read_snapshot(folder)))
 
 
-def _copy_objects(store: Any, place: Place) -> None:
-    for number in range(place.files_on_s3):
-        key = f"{place.bucket_folder}/{_name(number)}"
+def _copy_objects(store: Any, resources: Resources) -> None:
+    for number in range(resources.files_on_s3):
+        key = f"{resources.bucket_folder}/{_name(number)}"
         store.copy_object(Bucket=_BUCKET, Key=f"copies/{key}", CopySource={"Bucket": _BUCKET, "Key": key})
 
 
-def _list_objects(store: Any, place: Place) -> int:
-    pages = store.get_paginator("list_objects_v2").paginate(Bucket=_BUCKET, Prefix=place.bucket_folder)
+def _list_objects(store: Any, resources: Resources) -> int:
+    pages = store.get_paginator("list_objects_v2").paginate(Bucket=_BUCKET, Prefix=resources.bucket_folder)
     return sum(len(page["Contents"]) for page in pages)
 
 

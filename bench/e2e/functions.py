@@ -55,7 +55,7 @@ def measure_queries(asked: Any) -> dict[str, Any]:
     beside = {DECODE_COLUMN: FROM_JSON, FROM_COLUMN: FROM_JSON, ENCODE_COLUMN: TO_JSON, TO_COLUMN: TO_JSON}
     return {
         "rows": data.scaled(ROWS),
-        "cpu_seconds": {name: [round(each, 2) for each in times] for name, times in seconds.items()},
+        "cpu_seconds": {name: [round(time, 2) for time in times] for name, times in seconds.items()},
         "times_as_fast_as_sparks_own": record.rounded(
             {name: pairs.speed_ratio(seconds, name, other) for name, other in beside.items()}
         ),

@@ -31,7 +31,9 @@ def main() -> None:
     arguments.add_argument("--items", type=int, default=150_000)
     asked = arguments.parse_args()
     rows = rows_of(data.scaled(asked.items))
-    record.append("import_files", asked, {each: measure(rows, each, asked.rounds) for each in COMPRESSIONS})
+    record.append(
+        "import_files", asked, {compression: measure(rows, compression, asked.rounds) for compression in COMPRESSIONS}
+    )
 
 
 def measure(rows: pa.Table, compression: Any, rounds: int) -> dict[str, Any]:

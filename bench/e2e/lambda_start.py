@@ -45,14 +45,14 @@ def measure(rounds: int) -> dict[str, Any]:
     """Return what each handler took."""
     changes = [change(number) for number in range(RECORDS)]
     delivered = [
-        {"recordId": str(number), "data": base64.b64encode(json.dumps(each).encode()).decode()}
-        for number, each in enumerate(changes)
+        {"recordId": str(number), "data": base64.b64encode(json.dumps(item).encode()).decode()}
+        for number, item in enumerate(changes)
     ]
     events = {"firehose_transform": {"records": delivered}, "log_changes": {"Records": changes}}
     figures = {}
     for handler, event in events.items():
         runs = [run(handler, event) for _ in range(rounds)]
-        medians = {name: round(statistics.median(each[name] for each in runs), 4) for name in runs[0]}
+        medians = {name: round(statistics.median(run[name] for run in runs), 4) for name in runs[0]}
         figures[handler] = {"records": RECORDS, **medians}
     return figures
 
@@ -77,8 +77,8 @@ def run(handler: str, event: dict[str, Any]) -> dict[str, float]:
             text=True,
             check=True,
         )
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    seconds_by_step: dict[str, float] = json.loads(done.stdout)
+    return seconds_by_step
 
 
 if __name__ == "__main__":

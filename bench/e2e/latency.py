@@ -37,7 +37,11 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=3)
     asked = arguments.parse_args()
     isolate()
-    record.append("latency", asked, {str(each): measure(each / 1000, asked.rounds) for each in MILLISECONDS})
+    record.append(
+        "latency",
+        asked,
+        {str(milliseconds): measure(milliseconds / 1000, asked.rounds) for milliseconds in MILLISECONDS},
+    )
 
 
 def measure(latency_seconds: float, rounds: int) -> dict[str, float]:

@@ -44,7 +44,7 @@ def measure(home: Path, count: int, rounds: int) -> dict[str, Any]:
     seconds = pairs.interleave(ways, rounds, collecting=True)
     return {
         "files": len(paths),
-        "cpu_seconds": {name: [round(each, 3) for each in taken] for name, taken in seconds.items()},
+        "cpu_seconds": {name: [round(run_seconds, 3) for run_seconds in taken] for name, taken in seconds.items()},
         "times_the_footers": round(1 / pairs.speed_ratio(seconds, LAYOUT, FOOTERS), 3),
     }
 

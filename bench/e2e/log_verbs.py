@@ -33,7 +33,7 @@ import ddbio
 from bench import orders
 from bench.e2e import delivered, sink, slopes
 from bench.serving import isolate
-from bench.steps import TABLE, Places, Steps, data_files, unzipped
+from bench.steps import TABLE, Resources, Steps, data_files, unzipped
 from ddbio.cdc.log_rows import LogDecoder
 from ddbio.cdc.plain_lines import PlainLines, plain_lines
 from ddbio.formats.log_columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 @dataclass(frozen=True)
-class Place:
+class LogResources:
     """Say where the data of one size lies.
 
     Attributes
@@ -98,66 +98,66 @@ class Place:
     write_url: str
 
 
-def verbs(place: Place) -> dict[str, slopes.Job]:
+def verbs(resources: LogResources) -> dict[str, slopes.Job]:
     """Return how each verb runs over a place."""
-    ways, at = LogSteps(place).ways, ["--endpoint-url", place.read_url, "--region", REGION]
+    ways, at = LogSteps(resources).ways, ["--endpoint-url", resources.read_url, "--region", REGION]
     first = orders.items("mixed", 1)[0]
     key = json.dumps({name: first[name] for name in orders.KEYS})
-    until = (place.since + _WINDOW).isoformat()
+    until = (resources.since + _WINDOW).isoformat()
     read = ("fetch", "infer", "decode")
 
     def job(steps: tuple[str, ...], command: Callable[[Path], list[str]], **more: Any) -> slopes.Job:
-        return slopes.Job(place.count, command, steps={step: ways[step] for step in steps}, **more)
+        return slopes.Job(resources.count, command, steps={step: ways[step] for step in steps}, **more)
 
     return {
-        "read": job((*read, "print"), lambda _: ["read", place.table, *at]),
+        "read": job((*read, "print"), lambda _: ["read", resources.table, *at]),
         "archive": job(
             ("read old images", "choose expired", "write expired"),
-            lambda folder: ["archive", str(place.gone), str(folder / "archive"), "--ttl", TTL, "--json"],
+            lambda folder: ["archive", str(resources.gone), str(folder / "archive"), "--ttl", TTL, "--json"],
         ),
         "archive restore": job(
             ("read archive", "choose last", "encode", "hash keys", "spread", "deal", "lay out", "send batches"),
-            lambda _: ["archive", "restore", str(place.archive), TABLE, "--mode", "upsert", "--json",
-                       "--endpoint-url", place.write_url, "--region", REGION],
+            lambda _: ["archive", "restore", str(resources.archive), TABLE, "--mode", "upsert", "--json",
+                       "--endpoint-url", resources.write_url, "--region", REGION],
         ),
-        "archive expired": job(read, lambda _: ["archive", "expired", place.table, "--ttl", TTL, "--json", *at]),
+        "archive expired": job(read, lambda _: ["archive", "expired", resources.table, "--ttl", TTL, "--json", *at]),
         "history": job(
-            ("read log", "write keys"), lambda _: ["history", str(place.log), key, "--json"]
+            ("read log", "write keys"), lambda _: ["history", str(resources.log), key, "--json"]
         ),
         "capture verify": job(
             ("read changes", "hash new images", "hash old images"),
-            lambda _: ["capture", "verify", str(place.gone), "--json", *at],
+            lambda _: ["capture", "verify", str(resources.gone), "--json", *at],
         ),
         "changes read": job(
-            ("gunzip", "decode records", "print records"), lambda _: ["changes", "read", str(place.deliveries)]
+            ("gunzip", "decode records", "print records"), lambda _: ["changes", "read", str(resources.deliveries)]
         ),
         "changes write": job(
             ("read text", "print images", "gzip lines"),
-            lambda folder: ["changes", "write", str(place.changes), str(folder / "delivered"), "--json"],
+            lambda folder: ["changes", "write", str(resources.changes), str(folder / "delivered"), "--json"],
         ),
         "replay": job(
             ("gunzip", "decode records", "write records"),
-            lambda folder: ["replay", str(place.deliveries), str(folder / "log"), "--json"],
+            lambda folder: ["replay", str(resources.deliveries), str(folder / "log"), "--json"],
         ),
         "bootstrap": job(
             (*read, "write keys of rows", "write Parquet"),
-            lambda folder: ["bootstrap", place.table, str(folder / "lake"), "--log", str(folder / "log"), "--json",
+            lambda folder: ["bootstrap", resources.table, str(folder / "lake"), "--log", str(folder / "log"), "--json",
                             *at],
         ),
         "verify": job(
             ("fetch", "decode", "hash", "read lake", "hash again"),
-            lambda _: ["verify", place.table, str(place.lake), "--json", *at],
+            lambda _: ["verify", resources.table, str(resources.lake), "--json", *at],
         ),
         "reconcile": job(
             ("read log", "hash log", "sum MD5 of export", "gunzip export", "decode export", "hash export"),
-            lambda folder: ["reconcile", place.kept, str(folder / "log"), "--from-export", str(place.export),
-                            "--since", place.since.isoformat(), "--until", until, "--json", *at],
-            prepare=lambda folder: shutil.copytree(place.log, folder / "log"),
+            lambda folder: ["reconcile", resources.kept, str(folder / "log"), "--from-export", str(resources.export),
+                            "--since", resources.since.isoformat(), "--until", until, "--json", *at],
+            prepare=lambda folder: shutil.copytree(resources.log, folder / "log"),
         ),
         "maintain": job(
             ("read small files", "write Parquet"),
             lambda folder: ["maintain", str(folder / "lake"), "--json"],
-            prepare=lambda folder: shutil.copytree(place.small_files, folder / "lake"),
+            prepare=lambda folder: shutil.copytree(resources.small_files, folder / "lake"),
         ),
     }  # fmt: skip
 
@@ -171,20 +171,20 @@ class LogSteps(Steps):
         Of the rows that the verbs are given.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, resources: LogResources) -> None:
         none = Path()
-        places = Places(none, none, none, none, place.read_url, place.write_url, place.table)
-        super().__init__(places, 1)
-        self._place = place
+        table_resources = Resources(none, none, none, none, resources.read_url, resources.write_url, resources.table)
+        super().__init__(table_resources, 1)
+        self._place = resources
         keys = orders.KEYS
         self.ways |= {
-            "read log": lambda: _read(place.log),
-            "read changes": lambda: _read(place.gone),
-            "read old images": lambda: _read(place.gone, _OLD_COLUMNS),
-            "read archive": lambda: _read(place.archive),
-            "read lake": lambda: _read(place.lake),
+            "read log": lambda: _read(resources.log),
+            "read changes": lambda: _read(resources.gone),
+            "read old images": lambda: _read(resources.gone, _OLD_COLUMNS),
+            "read archive": lambda: _read(resources.archive),
+            "read lake": lambda: _read(resources.lake),
             # Threads cost more than they read of files so small.
-            "read small files": lambda: _read(place.small_files, use_threads=False),
+            "read small files": lambda: _read(resources.small_files, use_threads=False),
             "choose last": self._choose_last,
             "choose expired": lambda: self._gone.filter(pc.equal(self._gone.column(OPERATION), pa.scalar("REMOVE"))),
             "write expired": lambda: parquet_bytes(self._expired, "zstd"),
@@ -197,12 +197,16 @@ class LogSteps(Steps):
             "hash again": self._hash,
             "gunzip": lambda: [unzipped(path) for path in self._delivered],
             "decode records": lambda: [self._decoded(text) for text in self._texts],
-            "write records": lambda: [parquet_bytes(pa.Table.from_batches([each]), "zstd") for each in self._records],
-            "read text": place.changes.read_bytes,
+            "write records": lambda: [
+                parquet_bytes(pa.Table.from_batches([record]), "zstd") for record in self._records
+            ],
+            "read text": resources.changes.read_bytes,
             "print images": lambda: ChangePrinter().print_changes(memoryview(self._changes)),
-            "gzip lines": lambda: [igzip_lib.compress(each.data, 2, igzip_lib.COMP_GZIP) for each in self._plain_lines],
-            "sum MD5 of export": lambda: [md5(path.read_bytes()) for path in data_files(place.export)],
-            "gunzip export": lambda: [unzipped(path) for path in data_files(place.export)],
+            "gzip lines": lambda: [
+                igzip_lib.compress(plain_line.data, 2, igzip_lib.COMP_GZIP) for plain_line in self._plain_lines
+            ],
+            "sum MD5 of export": lambda: [md5(path.read_bytes()) for path in data_files(resources.export)],
+            "gunzip export": lambda: [unzipped(path) for path in data_files(resources.export)],
             "decode export": lambda: ddbio.ChangeDecoder(self._schema, keys).decode(self._exported),
             "print": lambda: [_print(batch) for batch in self._rows],
             "print records": lambda: [_print(batch) for batch in self._records],
@@ -266,22 +270,22 @@ class LogSteps(Steps):
 
     @cached_property
     def _plain_lines(self) -> list[PlainLines]:
-        found = plain_lines(self._changes)
-        assert found is not None
-        return found
+        lines = plain_lines(self._changes)
+        assert lines is not None
+        return lines
 
     @cached_property
     def _records(self) -> list[pa.RecordBatch]:
         return [self._decoded(text) for text in self._texts]
 
     def _decoded(self, text: bytes) -> pa.RecordBatch:
-        found = LogDecoder(orders.schema_of("mixed"), orders.KEYS).decode_records(text)
-        assert found is not None
-        return found.rows
+        decoded = LogDecoder(orders.schema_of("mixed"), orders.KEYS).decode_records(text)
+        assert decoded is not None
+        return decoded.rows
 
 
 @contextmanager
-def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[Place]]:
+def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[LogResources]]:
     """Serve tables of so many items, take writes, and lay the rest down, while the context is open."""
     isolate()
     exports = home / "exported"
@@ -296,10 +300,10 @@ def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[Place]]:
                 client.update_continuous_backups(**table, PointInTimeRecoverySpecification=_RECOVERY)
             _let_expire(home / str(count), count, fake, client)
         fake.pass_time(_PASSED_SECONDS)
-        places = [_laid_down(home / str(count), count, fake, client, taker.endpoint_url) for count in counts]
-        for place in places:
-            check(place)
-        yield places
+        all_resources = [_laid_down(home / str(count), count, fake, client, taker.endpoint_url) for count in counts]
+        for resources in all_resources:
+            check(resources)
+        yield all_resources
 
 
 def _let_expire(home: Path, count: int, fake: FakeDynamoDB, client: Any) -> None:
@@ -314,13 +318,13 @@ def _let_expire(home: Path, count: int, fake: FakeDynamoDB, client: Any) -> None
     ddbio.archive(home / "gone", home / "archive", ttl=TTL)
 
 
-def _laid_down(home: Path, count: int, fake: FakeDynamoDB, client: Any, write_url: str) -> Place:
+def _laid_down(home: Path, count: int, fake: FakeDynamoDB, client: Any, write_url: str) -> LogResources:
     lines = _expiring(orders.lines("mixed", count))
     at: Any = {"endpoint_url": fake.endpoint_url, "region": REGION}
     table, kept = f"table-{count}", f"kept-{count}"
     fake.load(table, lines, orders.KEY)
-    for each in (table, kept):
-        client.update_table(TableName=each, StreamSpecification=_STREAM)
+    for name in (table, kept):
+        client.update_table(TableName=name, StreamSpecification=_STREAM)
     fake.load(kept, lines, orders.KEY)
     # To a capture whatever is younger than itself is a change that came later, and this server's clock is ahead.
     while ddbio.capture(kept, home / "log", available_now=True, **at).records:
@@ -336,7 +340,7 @@ def _laid_down(home: Path, count: int, fake: FakeDynamoDB, client: Any, write_ur
     delivered.deliver(home / "deliveries", count)
     texts = map(unzipped, sorted((home / "deliveries").iterdir()))
     (home / "changes.json").write_bytes(b"".join(texts).replace(b'}{"eventID"', b'}\n{"eventID"'))
-    return Place(
+    return LogResources(
         count=count,
         table=table,
         lake=home / "lake",
@@ -365,28 +369,28 @@ def _exported(client: Any, table: str, since: datetime, home: Path) -> Path:
         IncrementalExportSpecification=window,
     )["ExportDescription"]
     while True:
-        told = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
-        if told["ExportStatus"] == "COMPLETED":
-            folder: Path = (home / _BUCKET / told["ExportManifest"]).parent
+        export = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
+        if export["ExportStatus"] == "COMPLETED":
+            folder: Path = (home / _BUCKET / export["ExportManifest"]).parent
             return folder
-        assert told["ExportStatus"] == "IN_PROGRESS", told
+        assert export["ExportStatus"] == "IN_PROGRESS", export
         time.sleep(0.05)
 
 
-def check(place: Place) -> None:
+def check(resources: LogResources) -> None:
     """Require that what is laid down holds every item once."""
-    assert _read(place.gone).num_rows == 2 * place.count
-    assert _read(place.archive).num_rows == _read(place.log).num_rows == place.count
-    assert _read(place.lake).num_rows == _read(place.small_files).num_rows == place.count
-    assert len(place.changes.read_bytes().splitlines()) == place.count
-    exported = b"".join(map(unzipped, data_files(place.export)))
-    assert exported.count(b"\n") == place.count
+    assert _read(resources.gone).num_rows == 2 * resources.count
+    assert _read(resources.archive).num_rows == _read(resources.log).num_rows == resources.count
+    assert _read(resources.lake).num_rows == _read(resources.small_files).num_rows == resources.count
+    assert len(resources.changes.read_bytes().splitlines()) == resources.count
+    exported = b"".join(map(unzipped, data_files(resources.export)))
+    assert exported.count(b"\n") == resources.count
 
 
 def _expiring(lines: tuple[bytes, ...]) -> list[bytes]:
     """Return lines of items whose time to live has passed."""
     passed = int(datetime.now(UTC).timestamp()) - EXPIRED_SECONDS
-    return [b'%b,"%b":{"N":"%d"}}' % (line[:-1], TTL.encode(), passed + place) for place, line in enumerate(lines)]
+    return [b'%b,"%b":{"N":"%d"}}' % (line[:-1], TTL.encode(), passed + number) for number, line in enumerate(lines)]
 
 
 def _read(folder: Path, columns: list[str] | None = None, *, use_threads: bool = True) -> pa.Table:

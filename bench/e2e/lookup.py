@@ -87,7 +87,7 @@ def main() -> None:
 def _medians(seconds: pairs.Seconds) -> dict[str, float]:
     """Return the median time that each way takes for all keys."""
     return record.rounded(
-        {way: statistics.median(each) * (FEWER if way == BOTO3 else 1) for way, each in seconds.items()}
+        {way: statistics.median(times) * (FEWER if way == BOTO3 else 1) for way, times in seconds.items()}
     )
 
 
@@ -103,8 +103,8 @@ def _join(url: str, frame: DataFrame) -> int:
 
     from ddbio.spark import lookup  # noqa: PLC0415 - as above
 
-    given: Any = {"schema": schema_to_json(orders.schema_of("mixed")), "endpoint_url": url, "region": _REGION}
-    joined = lookup(frame, "orders", into="item", **given)
+    options: Any = {"schema": schema_to_json(orders.schema_of("mixed")), "endpoint_url": url, "region": _REGION}
+    joined = lookup(frame, "orders", into="item", **options)
     seen = Observation()
     joined.observe(seen, functions.count("item").alias("found")).write.format("noop").mode("overwrite").save()
     return int(seen.get["found"])
@@ -115,19 +115,19 @@ def _bare(url: str, bodies: list[bytes]) -> int:
     source = open_page_source(ClientSpec(endpoint_url=url, region=_REGION), lanes)
     with ThreadPoolExecutor(lanes) as pool:
         answers = pool.map(lambda body: len(source.begin("BatchGetItem", "orders", body).result()), bodies)
-        found = sum(length > 0 for length in answers)
+        count = sum(length > 0 for length in answers)
     source.close()
-    return found
+    return count
 
 
 def _boto3(url: str, keys: list[dict[str, Any]]) -> int:
     client: Any = boto3.client("dynamodb", endpoint_url=url, region_name=_REGION)
-    found = 0
+    count = 0
     for at in range(0, len(keys), BATCH_KEYS):
         reply = client.batch_get_item(RequestItems={"orders": {"Keys": keys[at : at + BATCH_KEYS]}})
-        found += len(reply["Responses"]["orders"])
+        count += len(reply["Responses"]["orders"])
     client.close()
-    return found
+    return count
 
 
 if __name__ == "__main__":

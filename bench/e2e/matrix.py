@@ -94,9 +94,9 @@ def main(words: list[str] | None = None) -> int:
     asked = made.parse_args(words)
     items = asked.items or (FULL_ITEMS if asked.full else QUICK_ITEMS)
     if asked.case:
-        given = Given(**json.loads(asked.given))
+        inputs = Inputs(**json.loads(asked.given))
         case = Case(**json.loads(asked.case))
-        figures = measure(case, items, 3 if asked.full else 2, given, with_peers=case.has_peers and not asked.no_peers)
+        figures = measure(case, items, 3 if asked.full else 2, inputs, with_peers=case.has_peers and not asked.no_peers)
         sys.stdout.write(json.dumps(figures) + "\n")
         return 0
     asked.dry_run |= asked.no_peers
@@ -110,20 +110,20 @@ def main(words: list[str] | None = None) -> int:
                 continue
             began = time.perf_counter()
             # Three tables of the whole size do not fit into every machine.
-            given = Given() if asked.full else shared.for_case(case)
+            inputs = Inputs() if asked.full else shared.for_case(case)
             flags = [f"--{name.replace('_', '-')}" for name in ("full", "no_peers") if getattr(asked, name)]
-            figures = run_apart(case, items, given, flags)
+            figures = run_apart(case, items, inputs, flags)
             failed += figures is None
             if figures is not None:
                 parameters = argparse.Namespace(dry_run=asked.dry_run, items=items, **asdict(case))
                 record.append("matrix", parameters, figures)
-            told = "failed" if figures is None else f"{figures['rows_per_second']:,} rows/s"
-            say(f"{number} of {len(cases)}: {case.named}: {told} after {time.perf_counter() - began:.0f} s")
+            outcome = "failed" if figures is None else f"{figures['rows_per_second']:,} rows/s"
+            say(f"{number} of {len(cases)}: {case.named}: {outcome} after {time.perf_counter() - began:.0f} s")
     return failed
 
 
 @dataclass(frozen=True)
-class Given:
+class Inputs:
     """Hold what a case need not make for itself: where its table is, who serves it, and an export."""
 
     endpoint_url: str | None = None
@@ -131,7 +131,7 @@ class Given:
     export: str | None = None
 
 
-NOTHING = Given()
+NOTHING = Inputs()
 
 
 class Shared:
@@ -139,14 +139,14 @@ class Shared:
 
     def __init__(self, folder: Path, items: int) -> None:
         self._source = jobs.Source(folder, items)
-        self._served: dict[int, tuple[FakeDynamoDB, Given]] = {}
+        self._served: dict[int, tuple[FakeDynamoDB, Inputs]] = {}
 
-    def for_case(self, case: Case) -> Given:
+    def for_case(self, case: Case) -> Inputs:
         """Return what a case is given; a load has a table of its own."""
         if case.verb == "export":
-            return Given(export=str(self._source.export))
+            return Inputs(export=str(self._source.export))
         if case.verb == "load" or case.verb not in ON_A_TABLE:
-            return Given()
+            return Inputs()
         if case.latency_ms not in self._served:
             before = processes.children()
             serving.isolate()
@@ -154,7 +154,7 @@ class Shared:
             fake.start()
             fake.load("orders", orders.lines("mixed", self._source.count), orders.KEY)
             servers = tuple(pid for pid in processes.children() if pid not in before)
-            self._served[case.latency_ms] = fake, Given(fake.endpoint_url, servers)
+            self._served[case.latency_ms] = fake, Inputs(fake.endpoint_url, servers)
         return self._served[case.latency_ms][1]
 
     def close(self) -> None:
@@ -178,34 +178,36 @@ def chosen(*, full: bool, masters: Sequence[str] = ()) -> Iterator[Case]:
     yield from dict.fromkeys(case for case in part if case.is_possible)
 
 
-def run_apart(case: Case, items: int, given: Given, flags: Sequence[str] = ()) -> dict[str, Any] | None:
+def run_apart(case: Case, items: int, inputs: Inputs, flags: Sequence[str] = ()) -> dict[str, Any] | None:
     """Return the figures of a case, measured by a process of its own; None if it failed, which is said."""
     words = ["--dry-run", f"--items={items}", f"--case={json.dumps(asdict(case))}"]
-    words += [f"--given={json.dumps(asdict(given))}", *flags]
+    words += [f"--given={json.dumps(asdict(inputs))}", *flags]
     command = [sys.executable, "-m", "bench.e2e.matrix", *words]
     try:
         done = subprocess.run(
             command, cwd=record.ROOT, capture_output=True, text=True, check=True, timeout=CASE_SECONDS
         )
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     except (subprocess.SubprocessError, IndexError, json.JSONDecodeError) as error:
         say(f"{error}\n{str(getattr(error, 'stderr', ''))[-2000:]}")
         return None
-    return found
+    return figures
 
 
-def measure(case: Case, items: int, rounds: int, given: Given = NOTHING, *, with_peers: bool = False) -> dict[str, Any]:
+def measure(
+    case: Case, items: int, rounds: int, inputs: Inputs = NOTHING, *, with_peers: bool = False
+) -> dict[str, Any]:
     """Return the figures of a case: the median of some rounds after one that warms up and is checked."""
     count = case.rows_of(items)
     with tempfile.TemporaryDirectory() as home, ExitStack() as stack:
         source = jobs.Source(Path(home), count, case.file_format, engine_of(case.cluster), case.latency_ms / 1000)
-        source.__dict__.update({name: each for name, each in given_to(given).items() if each is not None})
+        source.__dict__.update({name: value for name, value in inputs_of(inputs).items() if value is not None})
         prepare(case, source)
         connector = None
         if with_peers and case.cluster != "threads":
             connector = stack.enter_context(peers.open_connector(case.verb, source, CORES))
         # Whatever serves tables runs already, and is not counted; nor is a JVM that counts for itself.
-        servers = [*processes.children(), *given.servers]
+        servers = [*processes.children(), *inputs.servers]
         clock = processes.TreeClock()
         session = start(case.cluster)
         done = jobs.JOBS[case.verb](source)
@@ -215,42 +217,42 @@ def measure(case: Case, items: int, rounds: int, given: Given = NOTHING, *, with
         figures = figures_of(done, taken)
         figures["peak_mebibytes"] = processes.peaks(servers)
         if with_peers:
-            found = peers.of(case.verb, source, session, connector)
-            figures["peers"] = beside(case, source, found, clock, rounds)
+            found_peers = peers.of(case.verb, source, session, connector)
+            figures["peers"] = beside(case, source, found_peers, clock, rounds)
         if session is not None:
             session.stop()
     serving.stop()
     return figures
 
 
-def given_to(given: Given) -> dict[str, Any]:
+def inputs_of(inputs: Inputs) -> dict[str, Any]:
     """Return what a source has instead of making it."""
-    return {"endpoint_url": given.endpoint_url, "export": None if given.export is None else Path(given.export)}
+    return {"endpoint_url": inputs.endpoint_url, "export": None if inputs.export is None else Path(inputs.export)}
 
 
 def beside(
-    case: Case, source: jobs.Source, found: dict[str, peers.Peer | str], clock: processes.TreeClock, rounds: int
+    case: Case, source: jobs.Source, found_peers: dict[str, peers.Peer | str], clock: processes.TreeClock, rounds: int
 ) -> dict[str, Any]:
     """Return what the peers took in turns with ours, and how many times as many rows ours moved per CPU-second.
 
     A peer that cannot be had, or that refuses the data, has its reason.
     """
     ways: dict[str, Callable[[], tuple[int, float | None]]] = {OURS: lambda: (jobs.JOBS[case.verb](source).rows, None)}
-    told: dict[str, Any] = {}
-    for name, peer in found.items():
+    rows: dict[str, Any] = {}
+    for name, peer in found_peers.items():
         if isinstance(peer, str):
-            told[name] = {"missing": peer}
+            rows[name] = {"missing": peer}
             continue
         try:
             for _ in range(1 if case.cluster == "threads" else WARM_UPS):
                 moved, _ = peer.run()
         except Exception as error:  # noqa: BLE001 - whatever a library makes of this data is told
-            told[name] = {**peer.told, "missing": f"{type(error).__name__}: {error}".partition("\n")[0][:300]}
+            rows[name] = {**peer.recorded, "missing": f"{type(error).__name__}: {error}".partition("\n")[0][:300]}
             continue
         # What reads by pages may end with its last one.
         if not peer.items <= moved <= source.count:
             raise AssertionError(f"{name} moved {moved} of {peer.items} rows")
-        ways[name], told[name] = peer.run, {**peer.told, "items": moved}
+        ways[name], rows[name] = peer.run, {**peer.recorded, "items": moved}
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for number in range(rounds):
         for name in pairs.turned(list(ways), number):
@@ -260,15 +262,15 @@ def beside(
             taken[name].append((spent / moved, (time.perf_counter() - began) / moved))
     for name in ways.keys() - {OURS}:
         of_cpu, of_wall = (
-            [theirs[each] / ours[each] for ours, theirs in zip(taken[OURS], taken[name], strict=True)]
-            for each in (0, 1)
+            [theirs[index] / ours[index] for ours, theirs in zip(taken[OURS], taken[name], strict=True)]
+            for index in (0, 1)
         )
-        told[name] |= {
+        rows[name] |= {
             "cpu_microseconds_per_row": [round(1e6 * cpu, 2) for cpu, _ in taken[name]],
             "times_as_fast": spread_of(of_cpu),
             "times_as_fast_by_the_clock": spread_of(of_wall),
         }
-    return told
+    return rows
 
 
 def spread_of(ratios: list[float]) -> dict[str, float]:
@@ -336,12 +338,12 @@ def timed(case: Case, source: jobs.Source, clock: processes.TreeClock, servers: 
 def figures_of(done: jobs.Done, taken: list[Taken]) -> dict[str, Any]:
     """Return what a row shows."""
     seconds, cpu_seconds, beside = (
-        statistics.median(getattr(each, name) for each in taken) for name in Taken.__dataclass_fields__
+        statistics.median(getattr(run, name) for run in taken) for name in Taken.__dataclass_fields__
     )
     size_bytes = sum(done.file_bytes)
     return {
         "rows": done.rows,
-        "seconds": [round(each.seconds, 3) for each in taken],
+        "seconds": [round(run.seconds, 3) for run in taken],
         "rows_per_second": round(done.rows / seconds),
         "megabytes_per_second": round(size_bytes / 1e6 / seconds, 2),
         "cpu_seconds": round(cpu_seconds, 3),
@@ -355,7 +357,9 @@ def figures_of(done: jobs.Done, taken: list[Taken]) -> dict[str, Any]:
         "files": len(done.file_bytes),
         "file_bytes": size_bytes,
         "file_bytes_histogram": histogram(done.file_bytes),
-        "small_file_ratio": round(sum(each < SMALL_BYTES for each in done.file_bytes) / len(done.file_bytes), 3),
+        "small_file_ratio": round(
+            sum(file_byte < SMALL_BYTES for file_byte in done.file_bytes) / len(done.file_bytes), 3
+        ),
     }
 
 
@@ -371,7 +375,9 @@ def done_before(items: int) -> set[Case]:
     rows = map(json.loads, path.read_text("utf-8").splitlines() if path.exists() else [])
     asked = (row["parameters"] for row in rows if row["commit"] == commit)
     return {
-        Case(**{name: each[name] for name in Case.__dataclass_fields__}) for each in asked if each["items"] == items
+        Case(**{name: row_parameters[name] for name in Case.__dataclass_fields__})
+        for row_parameters in asked
+        if row_parameters["items"] == items
     }
 
 

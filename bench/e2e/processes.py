@@ -47,13 +47,13 @@ def children() -> list[int]:
 
 def descendants(of: int | None = None) -> list[int]:
     """Return all processes below one, which is this one if none is given."""
-    running, waiting, found = _processes(), [os.getpid() if of is None else of], list[int]()
+    running, waiting, pids = _processes(), [os.getpid() if of is None else of], list[int]()
     while waiting:
         parent = waiting.pop()
         below = [pid for pid, (above, _) in running.items() if above == parent]
-        found += below
+        pids += below
         waiting += below
-    return found
+    return pids
 
 
 def pin(named: str) -> list[int]:
@@ -64,15 +64,15 @@ def pin(named: str) -> list[int]:
     list[int]
         The processes, by the number of their processor.
     """
-    found = [pid for pid in sorted(descendants()) if named in _command(pid)]
+    pids = [pid for pid in sorted(descendants()) if named in _command(pid)]
     cores = sorted(os.sched_getaffinity(0))
-    for number, pid in enumerate(found):
-        for each in (pid, *descendants(pid)):
+    for number, pid in enumerate(pids):
+        for member in (pid, *descendants(pid)):
             # Threads and children of a thread that come later run where it runs.
-            for thread in _threads(each):
+            for thread in _threads(member):
                 with contextlib.suppress(OSError):
                     os.sched_setaffinity(thread, {cores[number % len(cores)]})
-    return found
+    return pids
 
 
 def _command(pid: int) -> str:
@@ -83,7 +83,7 @@ def _command(pid: int) -> str:
 
 def _threads(pid: int) -> list[int]:
     with contextlib.suppress(OSError):
-        return [int(each.name) for each in os.scandir(f"/proc/{pid}/task")]
+        return [int(thread.name) for thread in os.scandir(f"/proc/{pid}/task")]
     return []
 
 
@@ -101,7 +101,7 @@ def peaks(others: Sequence[int]) -> dict[str, float]:
     others
         Children that are left out, as servers are.
     """
-    found = {"driver": round(peak_mebibytes(), 1)}
+    peaks_by_kind = {"driver": round(peak_mebibytes(), 1)}
     running, waiting = _processes(), [os.getpid()]
     while waiting:
         parent = waiting.pop()
@@ -109,8 +109,8 @@ def peaks(others: Sequence[int]) -> dict[str, float]:
         if parent != os.getpid():
             with contextlib.suppress(OSError):
                 kind = "jvm" if Path(f"/proc/{parent}/comm").read_text().startswith("java") else "worker"
-                found[kind] = max(found.get(kind, 0.0), round(_status_mebibytes("VmHWM", parent), 1))
-    return found
+                peaks_by_kind[kind] = max(peaks_by_kind.get(kind, 0.0), round(_status_mebibytes("VmHWM", parent), 1))
+    return peaks_by_kind
 
 
 def run(command: Sequence[str]) -> tuple[float, str]:
@@ -121,15 +121,15 @@ def run(command: Sequence[str]) -> tuple[float, str]:
     RuntimeError
         It failed; the message has what it said.
     """
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as said:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=said)
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors)
         # What its descendants used is in it, as each was waited for by its parent.
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        for stream in (out, said):
+        for stream in (out, errors):
             stream.seek(0)
         if process.returncode:
-            raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {said.read()}{out.read()}")
+            raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {errors.read()}{out.read()}")
         return usage.ru_utime + usage.ru_stime, out.read()
 
 
@@ -150,14 +150,14 @@ def peak_mebibytes(pid: int | str = "self") -> float:
 
 
 def _status_mebibytes(name: str, pid: int | str = "self") -> float:
-    found = re.search(rf"^{name}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text("utf-8"), re.MULTILINE)
+    match = re.search(rf"^{name}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text("utf-8"), re.MULTILINE)
     # A process that has ended, and that nobody has waited for, holds no memory and has no such line.
-    return int(found[1]) / _MEBIBYTE_KIB if found else 0.0
+    return int(match[1]) / _MEBIBYTE_KIB if match else 0.0
 
 
 def _processes() -> dict[int, tuple[int, float]]:
     """Return parent and seconds of every process; a process counts the children it has waited for."""
-    found = {}
+    usage = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             try:
@@ -167,5 +167,5 @@ def _processes() -> dict[int, tuple[int, float]]:
             # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: the name may hold anything; count behind it.
             fields = text.rpartition(")")[2].split()
             ticks = sum(map(int, fields[11:15]))
-            found[int(entry.name)] = (int(fields[1]), ticks / _TICKS_PER_SECOND)
-    return found
+            usage[int(entry.name)] = (int(fields[1]), ticks / _TICKS_PER_SECOND)
+    return usage

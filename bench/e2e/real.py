@@ -53,8 +53,10 @@ def measure(shape: data.Shape, count: int, rounds: int) -> dict[str, Any]:
         for name in (LOADED, PUT):
             fake.load(name, b"", data.KEYS[shape])
         exports = {
-            each: ExportWriter(folder / str(each.count), files=4, empty_files=0).full(data.items(shape, each.count))
-            for each in (table, few)
+            source: ExportWriter(folder / str(source.count), files=4, empty_files=0).full(
+                data.items(shape, source.count)
+            )
+            for source in (table, few)
         }
         ways = {
             "scan": (lambda: scan(table, folder), lambda: scanners.drain(scanners.CLIENT, few)),
@@ -67,17 +69,21 @@ def measure(shape: data.Shape, count: int, rounds: int) -> dict[str, Any]:
                 raise AssertionError(f"{moved} of {count} and {few.count} items were moved")
         check(folder, fake)
         return {"items": count, "line_bytes": table.line_bytes // count} | {
-            verb: compared(*each, rounds, count, few.count) for verb, each in ways.items()
+            verb: compared(*functions, rounds, count, few.count) for verb, functions in ways.items()
         }
 
 
 def compared(ours: Callable[[], int], theirs: Callable[[], int], rounds: int, count: int, few: int) -> dict[str, Any]:
     """Time both in turns."""
     seconds = pairs.interleave({OURS: ours, BOTO3: theirs}, rounds, collecting=True)
-    rates = {name: [items / each for each in seconds[name]] for name, items in ((OURS, count), (BOTO3, few))}
+    rates = {
+        name: [items / run_seconds for run_seconds in seconds[name]] for name, items in ((OURS, count), (BOTO3, few))
+    }
     ratios = sorted(mine / other for mine, other in zip(rates[OURS], rates[BOTO3], strict=True))
     return {
-        "rows_per_cpu_second": {name: round(sorted(each)[len(each) // 2]) for name, each in rates.items()},
+        "rows_per_cpu_second": {
+            name: round(sorted(run_seconds)[len(run_seconds) // 2]) for name, run_seconds in rates.items()
+        },
         "times_as_fast": {
             "median": round(ratios[len(ratios) // 2], 1),
             "least": round(ratios[0], 1),
@@ -127,9 +133,9 @@ def put(folder: Path, fake: FakeDynamoDB, count: int) -> int:
 
 def check(folder: Path, fake: FakeDynamoDB) -> None:
     """Refuse figures unless the files of both verbs and the loaded table hold the same items."""
-    found = {ddbio.digest(str(folder / each)) for each in ("scanned", "exported")}
-    found.add(ddbio.digest(LOADED, endpoint_url=fake.endpoint_url))
-    if len(found) != 1:
+    digests = {ddbio.digest(str(folder / name)) for name in ("scanned", "exported")}
+    digests.add(ddbio.digest(LOADED, endpoint_url=fake.endpoint_url))
+    if len(digests) != 1:
         raise AssertionError("the digests of the table and its files differ")
 
 

@@ -89,21 +89,21 @@ def _git(*words: str) -> str:
 
 def _cpu_model() -> str:
     try:
-        found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        match = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
-        found = None
-    return found[1] if found else platform.processor()
+        match = None
+    return match[1] if match else platform.processor()
 
 
 def _java_version() -> str | None:
     home = os.environ.get("JAVA_HOME")
     try:
         command = [f"{home}/bin/java" if home else "java", "-version"]
-        said = subprocess.run(command, capture_output=True, text=True, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:
         return None
-    found = re.search(r'version "([^"]+)"', said.stderr)
-    return found[1] if found else None
+    match = re.search(r'version "([^"]+)"', result.stderr)
+    return match[1] if match else None
 
 
 def _version(package: str) -> str | None:

@@ -89,7 +89,7 @@ def measure(verbs: list[str], rounds: int) -> dict[str, Any]:
     return {
         verb: figures_of(
             [rows_of(verb, sources[verb][size]) for size in SIZES],
-            *(each[verb] for each in taken),
+            *(run[verb] for run in taken),
             late=bool(JOBS[verb].latency_seconds),
         )
         for verb in verbs
@@ -241,7 +241,7 @@ class Slope:
 def median(taken: list[matrix.Taken]) -> matrix.Taken:
     """Return the median of each figure."""
     names = matrix.Taken.__dataclass_fields__
-    return matrix.Taken(*(statistics.median(getattr(each, name) for each in taken) for name in names))
+    return matrix.Taken(*(statistics.median(getattr(run, name) for run in taken) for name in names))
 
 
 def figures_of(
@@ -250,18 +250,18 @@ def figures_of(
     """Return what a verb took by one executor and by two."""
     slopes = [Slope.of(rows, taken) for taken in (one, two)]
     before, after = slopes
-    whole = [median(taken["large"]).seconds for taken in (one, two)]
+    large_seconds = [median(taken["large"]).seconds for taken in (one, two)]
     return {
         "rows": rows[1],
         "rows_by_size": dict(zip(SIZES, rows, strict=True)),
         "seconds": {
-            str(executors): {size: [round(each.seconds, 3) for each in taken[size]] for size in SIZES}
+            str(executors): {size: [round(run.seconds, 3) for run in taken[size]] for size in SIZES}
             for executors, taken in zip(EXECUTORS, (one, two), strict=True)
         },
-        "rows_per_second": [round(each.rows_per_second) for each in slopes],
-        "start_seconds": [round(each.start_seconds, 2) for each in slopes],
+        "rows_per_second": [round(slope.rows_per_second) for slope in slopes],
+        "start_seconds": [round(slope.start_seconds, 2) for slope in slopes],
         "times_as_fast": round(after.rows_per_second / before.rows_per_second, 3),
-        "times_as_fast_with_start": round(whole[0] / whole[1], 3),
+        "times_as_fast_with_start": round(large_seconds[0] / large_seconds[1], 3),
         "busy_cores": round(after.busy, 2),
         "busy_cores_of_one": round(before.busy, 2),
         "busy_cores_with_server": round(after.busy + after.servers_busy, 2),

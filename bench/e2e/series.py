@@ -100,12 +100,12 @@ class Watch:
     def tasks(self, first: float, count: int) -> list[int]:
         """Return how many tasks ran in each second after the first unit; none if no task was ever seen."""
         seconds = -(-count // 10)
-        found = [0] * seconds
+        counts = [0] * seconds
         for at, running in self._seen:
-            place = int(at - first)
-            if 0 <= place < seconds:
-                found[place] = max(found[place], running)
-        return found if any(found) else []
+            second = int(at - first)
+            if 0 <= second < seconds:
+                counts[second] = max(counts[second], running)
+        return counts if any(counts) else []
 
     def _look(self) -> None:
         while not self._stop.wait(0.5):
@@ -120,8 +120,8 @@ def running_tasks() -> int:
     if session is None:
         return 0
     tracker = session.sparkContext.statusTracker()
-    stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
-    return sum(each.numActiveTasks for each in stages if each is not None)
+    stages = [tracker.getStageInfo(stage_id) for stage_id in tracker.getActiveStageIds()]
+    return sum(stage.numActiveTasks for stage in stages if stage is not None)
 
 
 @contextlib.contextmanager
@@ -219,11 +219,11 @@ def rows_of(count: int, item_bytes: int, hot_share: float) -> pa.Table:
 
 
 RUNS: dict[str, Run] = {
-    "scan": lambda *given: scan(*given, hot_share=0.0),
-    "scan, half of it under one key": lambda *given: scan(*given, hot_share=HOT_SHARE),
-    "write": lambda *given: write(*given, hot_share=0.0),
-    "write, half of it under one key": lambda *given: write(*given, hot_share=HOT_SHARE),
-    "write, with a global index": lambda *given: write(*given, hot_share=0.0, gsi="by_day=day:S,sk:S"),
+    "scan": lambda *arguments: scan(*arguments, hot_share=0.0),
+    "scan, half of it under one key": lambda *arguments: scan(*arguments, hot_share=HOT_SHARE),
+    "write": lambda *arguments: write(*arguments, hot_share=0.0),
+    "write, half of it under one key": lambda *arguments: write(*arguments, hot_share=HOT_SHARE),
+    "write, with a global index": lambda *arguments: write(*arguments, hot_share=0.0, gsi="by_day=day:S,sk:S"),
 }
 """What is run on threads, by its name."""
 

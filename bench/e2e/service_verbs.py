@@ -51,14 +51,14 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--only", default="", help="verbs whose name holds this; prints them, and keeps no row")
     asked = arguments.parse_args()
-    with serving() as place:
-        chosen = {name: verb for name, verb in verbs(place).items() if asked.only in name}
-        figures = {name: measure(name, verb, place, asked.rounds) for name, verb in chosen.items()}
+    with serving() as resources:
+        chosen = {name: verb for name, verb in verbs(resources).items() if asked.only in name}
+        figures = {name: measure(name, verb, resources, asked.rounds) for name, verb in chosen.items()}
     record.append("service_verbs", asked, figures)
 
 
 @dataclass(frozen=True)
-class Place:
+class Resources:
     """Say who serves, and what there is: an ended backup, export and import of a table, and files for an import."""
 
     fake: FakeDynamoDB
@@ -78,9 +78,9 @@ class Verb:
     calls: tuple[tuple[str, Mapping[str, Any]], ...]
 
 
-def verbs(place: Place) -> dict[str, Verb]:
+def verbs(resources: Resources) -> dict[str, Verb]:
     """Return every verb that asks the service and moves no data."""
-    table, of_table, free = {"TableName": TABLE}, {"TableArn": place.table_arn}, {"TableName": NEW}
+    table, of_table, free = {"TableName": TABLE}, {"TableArn": resources.table_arn}, {"TableName": NEW}
     look, look_free = ("describe_table", table), ("describe_table", free)
     alike = ("describe_time_to_live", table)
     recovery, bucket = ("describe_continuous_backups", table), {"S3Bucket": _BUCKET}
@@ -93,8 +93,8 @@ def verbs(place: Place) -> dict[str, Verb]:
         "BillingMode": "PAY_PER_REQUEST",
     }
     create = ("create_table", {**free, **definition})
-    export, imported = {"ExportArn": place.export}, {"ImportArn": place.import_}
-    source = {**bucket, "S3KeyPrefix": place.files.partition(f"{_BUCKET}/")[2] + "/data"}
+    export, imported = {"ExportArn": resources.export}, {"ImportArn": resources.import_}
+    source = {**bucket, "S3KeyPrefix": resources.files.partition(f"{_BUCKET}/")[2] + "/data"}
     begin = {
         "S3BucketSource": source,
         "InputFormat": "DYNAMODB_JSON",
@@ -110,16 +110,16 @@ def verbs(place: Place) -> dict[str, Verb]:
             (
                 look,
                 ("create_backup", {**table, "BackupName": NEW}),
-                ("describe_backup", {"BackupArn": place.backup}),
+                ("describe_backup", {"BackupArn": resources.backup}),
             ),
         ),
         "backup list": Verb(("backup", "list", TABLE), (("list_backups", table),)),
         "backup restore": Verb(
-            ("backup", "restore", place.backup, NEW),
+            ("backup", "restore", resources.backup, NEW),
             (
-                ("describe_backup", {"BackupArn": place.backup}),
+                ("describe_backup", {"BackupArn": resources.backup}),
                 look_free,
-                ("restore_table_from_backup", {"TargetTableName": NEW, "BackupArn": place.backup}),
+                ("restore_table_from_backup", {"TargetTableName": NEW, "BackupArn": resources.backup}),
                 look_free,
             ),
         ),
@@ -127,17 +127,17 @@ def verbs(place: Place) -> dict[str, Verb]:
             ("export", "start", TABLE, f"s3://{_BUCKET}/{NEW}"),
             (look, recovery, ("export_table_to_point_in_time", {**of_table, **bucket, "S3Prefix": NEW})),
         ),
-        "export wait": Verb(("export", "wait", place.export), (("describe_export", export),)),
+        "export wait": Verb(("export", "wait", resources.export), (("describe_export", export),)),
         "export list": Verb(("export", "list", TABLE), (look, ("list_exports", of_table))),
-        "export describe": Verb(("export", "describe", place.export), (("describe_export", export),)),
-        "import start": Verb(("import", "start", place.files, NEW), (("import_table", begin),)),
-        "import wait": Verb(("import", "wait", place.import_), (("describe_import", imported),)),
+        "export describe": Verb(("export", "describe", resources.export), (("describe_export", export),)),
+        "import start": Verb(("import", "start", resources.files, NEW), (("import_table", begin),)),
+        "import wait": Verb(("import", "wait", resources.import_), (("describe_import", imported),)),
         "import list": Verb(("import", "list"), (("list_imports", {}),)),
-        "import describe": Verb(("import", "describe", place.import_), (("describe_import", imported),)),
+        "import describe": Verb(("import", "describe", resources.import_), (("describe_import", imported),)),
     }
 
 
-def measure(name: str, verb: Verb, place: Place, rounds: int) -> dict[str, Any]:
+def measure(name: str, verb: Verb, resources: Resources, rounds: int) -> dict[str, Any]:
     """Return the seconds of a verb and of the script, in turns; the first round is in no figure."""
     number = itertools.count()
 
@@ -145,32 +145,32 @@ def measure(name: str, verb: Verb, place: Place, rounds: int) -> dict[str, Any]:
         return text.replace(NEW, f"{name.replace(' ', '-')}-{next(number)}")
 
     def run_verb() -> float:
-        given = ["--endpoint-url", place.fake.endpoint_url, "--region", REGION, "--json"]
-        given += ["--s3-endpoint-url", place.s3_url] if verb.words[0] in {"export", "import"} else []
+        flags = ["--endpoint-url", resources.fake.endpoint_url, "--region", REGION, "--json"]
+        flags += ["--s3-endpoint-url", resources.s3_url] if verb.words[0] in {"export", "import"} else []
         words = map(named, verb.words)
-        return processes.run([sys.executable, "-m", "ddbio", *words, *given])[0]
+        return processes.run([sys.executable, "-m", "ddbio", *words, *flags])[0]
 
     def run_script() -> float:
         calls = named(json.dumps(verb.calls))
-        return processes.run([sys.executable, "-c", _SCRIPT, place.fake.endpoint_url, calls, REGION])[0]
+        return processes.run([sys.executable, "-c", _SCRIPT, resources.fake.endpoint_url, calls, REGION])[0]
 
     ways: dict[str, Callable[[], float]] = {VERB: run_verb, SCRIPT: run_script}
     run_script()
-    before, _, after = place.fake.requests(), run_verb(), place.fake.requests()
+    before, _, after = resources.fake.requests(), run_verb(), resources.fake.requests()
     seconds: pairs.Seconds = {way: [] for way in ways}
     for turn in range(rounds):
         for way in pairs.turned(list(ways), turn):
             seconds[way].append(ways[way]())
     return {
-        "cpu_seconds": {way: [round(each, 3) for each in taken] for way, taken in seconds.items()},
+        "cpu_seconds": {way: [round(run_seconds, 3) for run_seconds in taken] for way, taken in seconds.items()},
         "median_cpu_seconds": round(statistics.median(seconds[VERB]), 3),
-        "requests": {each: made for each in after if (made := after[each] - before.get(each, 0))},
+        "requests": {operation: made for operation in after if (made := after[operation] - before.get(operation, 0))},
         "times_the_script": round(pairs.speed_ratio(seconds, SCRIPT, VERB), 2),
     }
 
 
 @contextmanager
-def serving() -> Iterator[Place]:
+def serving() -> Iterator[Resources]:
     """Serve a table that was backed up, exported and imported, while the context is open."""
     isolate()
     with ExitStack() as stack:
@@ -187,7 +187,7 @@ def serving() -> Iterator[Place]:
         reach, files = {**at, "s3_endpoint_url": moto.endpoint_url}, f"s3://{_BUCKET}/files"
         items = ddbio.from_dynamodb_json(b"\n".join(orders.lines("mixed", ITEMS)), orders.schema_of("mixed"))
         ddbio.write_import_files(items, files, key=orders.KEY, **reach)
-        yield Place(
+        yield Resources(
             fake,
             moto.endpoint_url,
             client.describe_table(TableName=TABLE)["Table"]["TableArn"],

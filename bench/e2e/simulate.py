@@ -54,7 +54,7 @@ def measure(ways: dict[str, Callable[[], SimulationReport]]) -> dict[str, Any]:
         seconds[name] = round(time.process_time() - began, 2)
         ratios[name] = report.ratio
         # After 80, 90 and 100 % of the units.
-        progress[name] = [round(each) for each in report.progress[-3:]]
+        progress[name] = [round(at_seconds) for at_seconds in report.progress[-3:]]
     return {"cpu_seconds": seconds, "ratios": ratios, "progress": progress}
 
 

@@ -119,7 +119,7 @@ def _written(rows: int) -> bytes:
     return _reply({"UnprocessedItems": {}, "ConsumedCapacity": [{"TableName": "rows", "CapacityUnits": float(rows)}]})
 
 
-def _reply(said: dict[str, Any]) -> bytes:
-    told = json.dumps(said).encode()
-    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(told)}\r\nx-amz-crc32: {zlib.crc32(told)}\r\n"
-    return head.encode() + b"Content-Type: application/x-amz-json-1.0\r\n\r\n" + told
+def _reply(reply: dict[str, Any]) -> bytes:
+    body = json.dumps(reply).encode()
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nx-amz-crc32: {zlib.crc32(body)}\r\n"
+    return head.encode() + b"Content-Type: application/x-amz-json-1.0\r\n\r\n" + body

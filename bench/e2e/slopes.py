@@ -56,14 +56,14 @@ class Job:
 class Sizes(NamedTuple):
     """Hold the jobs of one verb."""
 
-    whole: Job
+    large: Job
     part: Job
 
 
 class Taken(NamedTuple):
     """Hold the seconds of the runs of a verb, round by round."""
 
-    whole: list[float]
+    large: list[float]
     part: list[float]
 
 
@@ -88,17 +88,17 @@ def main(
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--only", default="", help="verbs whose name holds this; prints them, and keeps no row")
     asked = arguments.parse_args()
-    whole = data.scaled(count)
-    with tempfile.TemporaryDirectory() as home, serving(Path(home), (whole, whole // PART)) as places:
-        chosen = paired([verbs(each) for each in places], asked.only)
+    large = data.scaled(count)
+    with tempfile.TemporaryDirectory() as home, serving(Path(home), (large, large // PART)) as data_sets:
+        chosen = paired([verbs(data_set) for data_set in data_sets], asked.only)
         figures = measure(chosen, Path(home), asked.rounds)
     record.append(case, asked, figures)
 
 
 def paired(sizes: Sequence[Mapping[str, Job]], only: str = "") -> dict[str, Sizes]:
     """Return the jobs of each verb whose name holds a text, from those over the larger data and over the smaller."""
-    whole, part = sizes
-    return {verb: Sizes(job, part[verb]) for verb, job in whole.items() if only in verb}
+    large, part = sizes
+    return {verb: Sizes(job, part[verb]) for verb, job in large.items() if only in verb}
 
 
 def measure(verbs: Mapping[str, Sizes], home: Path, rounds: int) -> dict[str, Any]:
@@ -111,8 +111,8 @@ def measure(verbs: Mapping[str, Sizes], home: Path, rounds: int) -> dict[str, An
             for size, job, times in zip(Sizes._fields, verbs[verb], taken[verb], strict=True):
                 seconds = run(job, home / f"{verb}-{size}-{number}".replace(" ", "-"))
                 times.extend([seconds] * bool(number))
-        for step, each in pairs.interleave(steps, 1, collecting=True).items():
-            alone[step] += each * bool(number)
+        for step, step_times in pairs.interleave(steps, 1, collecting=True).items():
+            alone[step] += step_times * bool(number)
     return {
         verb: figures_of(jobs, taken[verb], {step: alone[f"{verb}: {step}"] for step in jobs.part.steps})
         for verb, jobs in verbs.items()
@@ -130,40 +130,40 @@ def run(job: Job, folder: Path) -> float:
 
 def figures_of(jobs: Sizes, taken: Taken, alone: pairs.Seconds) -> dict[str, Any]:
     """Return rate, start and share of steps of one verb."""
-    more = jobs.whole.count - jobs.part.count
-    rounds = seconds_beyond(taken.whole, taken.part)
+    more = jobs.large.count - jobs.part.count
+    rounds = seconds_beyond(taken.large, taken.part)
     seconds = statistics.median(rounds)
-    steps = {step: [each * more / jobs.part.count for each in times] for step, times in alone.items()}
+    steps = {step: [time * more / jobs.part.count for time in times] for step, times in alone.items()}
     figures = {
-        "count": jobs.whole.count,
-        "cpu_seconds": [round(each, 3) for each in taken.whole],
+        "count": jobs.large.count,
+        "cpu_seconds": [round(run_seconds, 3) for run_seconds in taken.large],
         "part_count": jobs.part.count,
-        "part_cpu_seconds": [round(each, 3) for each in taken.part],
+        "part_cpu_seconds": [round(run_seconds, 3) for run_seconds in taken.part],
         "start_cpu_seconds": round(statistics.median(taken.part) - seconds * jobs.part.count / more, 3),
         "count_per_cpu_second": round(more / seconds),
     }
     if steps:
         figures |= {
-            "steps_cpu_seconds": record.rounded({step: statistics.median(each) for step, each in steps.items()}, 4),
+            "steps_cpu_seconds": record.rounded({step: statistics.median(times) for step, times in steps.items()}, 4),
             "share_of_steps": round(
-                pairs.median_ratio([sum(each) for each in zip(*steps.values(), strict=True)], rounds), 3
+                pairs.median_ratio([sum(times) for times in zip(*steps.values(), strict=True)], rounds), 3
             ),
         }
     return figures
 
 
-def seconds_beyond(whole: list[float], part: list[float]) -> list[float]:
+def seconds_beyond(large: list[float], part: list[float]) -> list[float]:
     """Return what the rows beyond the smaller size took in each round, of runs that followed each other."""
     # The rest of a tiny run may be less than the noise of two starts.
-    return [max(a - b, 0.001) for a, b in zip(whole, part, strict=True)]
+    return [max(a - b, 0.001) for a, b in zip(large, part, strict=True)]
 
 
 def least_share(row: Row) -> tuple[str, float]:
     """Return the verb of a row with the least share of its steps, and that share."""
     shares = {
-        verb: each["share_of_steps"]
-        for verb, each in row["figures"].items()
-        if sum(each.get("steps_cpu_seconds", {}).values()) > LITTLE_SECONDS
+        verb: verb_figures["share_of_steps"]
+        for verb, verb_figures in row["figures"].items()
+        if sum(verb_figures.get("steps_cpu_seconds", {}).values()) > LITTLE_SECONDS
     }
     least = min(shares, key=lambda verb: shares[verb])
     return least, shares[least]

@@ -67,8 +67,8 @@ def measure(table: serving.Table, folder: Path, clock: processes.TreeClock, aske
     return {
         "rows": table.count,
         "item_json_bytes": table.line_bytes,
-        "cpu_seconds": {name: [round(each, 2) for each in times] for name, times in seconds.items()},
-        "reported_cpu_seconds": [round(each, 2) for each in cpu_seconds],
+        "cpu_seconds": {name: [round(time, 2) for time in times] for name, times in seconds.items()},
+        "reported_cpu_seconds": [round(cpu_second, 2) for cpu_second in cpu_seconds],
         "rows_per_cpu_second": {name: round(table.count / statistics.median(times)) for name, times in seconds.items()},
         "times_as_fast_as": record.rounded({SOURCE: pairs.speed_ratio(seconds, DIRECT, SOURCE)}),
     }

@@ -18,7 +18,7 @@ import pyarrow as pa
 import ddbio
 from bench import data, orders, pairs, serving
 from bench.e2e import processes, record
-from bench.steps import Places, Steps
+from bench.steps import Resources, Steps
 from ddbio.items.schema.file import schema_to_json
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ def measure(url: str, count: int, folder: Path, clock: processes.TreeClock, aske
     """Return the CPU seconds of each, and the bare source's with those of the steps, divided by ours."""
     from ddbio.spark.session import start_session  # noqa: PLC0415 - asv imports this module, and needs no Spark
 
-    places = Places(lines=folder, parquet=folder, export=folder, increment=folder, read_url=url, write_url=url,
+    resources = Resources(lines=folder, parquet=folder, export=folder, increment=folder, read_url=url, write_url=url,
                     table="orders")  # fmt: skip
-    steps = Steps(places, few=0)
+    steps = Steps(resources, few=0)
     session = start_session(f"local[{TASKS}]", {})
     try:
         ddbio.register(session)
@@ -75,7 +75,7 @@ def measure(url: str, count: int, folder: Path, clock: processes.TreeClock, aske
     medians = {name: median(times) for name, times in seconds.items()}
     return {
         "rows": count,
-        "cpu_seconds": {name: [round(each, 2) for each in times] for name, times in seconds.items()},
+        "cpu_seconds": {name: [round(time, 2) for time in times] for name, times in seconds.items()},
         "rows_per_cpu_second": round(count / medians[DDBIO]),
         "share_of_bare": round((medians[BARE] + sum(medians[name] for name in STEPS)) / medians[DDBIO], 3),
     }

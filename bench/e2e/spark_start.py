@@ -59,10 +59,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, FakeDynamoDB(process=True) as fake:
         fake.load("orders", orders.lines("mixed", count), orders.KEY)
         for number in range(asked.rounds):
-            for way, each in times.items():
+            for way, run_seconds in times.items():
                 dest = str(Path(folder) / f"{way}{number}".replace(" ", "_"))
-                each.append(_take(way, asked.master, fake.endpoint_url, dest, folder))
-    seconds = {way: statistics.median(each) for way, each in times.items()}
+                run_seconds.append(_take(way, asked.master, fake.endpoint_url, dest, folder))
+    seconds = {way: statistics.median(run_seconds) for way, run_seconds in times.items()}
     seconds["ddbio_over_bare"] = seconds[DDBIO] - seconds[BARE]
     record.append("spark_start", asked, {"items": count, "seconds": record.rounded(seconds)})
 
@@ -71,16 +71,16 @@ def _take(*words: str) -> float:
     # asv imports every module, and waits for no Spark.
     import pyspark  # noqa: PLC0415
 
-    *given, folder = words
+    *arguments, folder = words
     home = Path(pyspark.__file__).parent
     environment = {**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
     environment |= {"PYTHONPATH": str(record.ROOT), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SCALA_VERSION": "2.13"}
-    known = set(home.glob("work/app-*"))
+    earlier = set(home.glob("work/app-*"))
     done = subprocess.run(
-        [sys.executable, "-c", _SCRIPT, *given], env=environment, stdout=subprocess.PIPE, check=True, cwd=folder
+        [sys.executable, "-c", _SCRIPT, *arguments], env=environment, stdout=subprocess.PIPE, check=True, cwd=folder
     )
     # The executors of a local cluster work below its home.
-    for folder_of_app in set(home.glob("work/app-*")) - known:
+    for folder_of_app in set(home.glob("work/app-*")) - earlier:
         shutil.rmtree(folder_of_app)
     seconds: Any = json.loads(done.stdout.splitlines()[-1])
     return float(seconds)

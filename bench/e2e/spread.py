@@ -73,7 +73,7 @@ def written(write: Callable[[str], object], partitions: int, count: int) -> dict
         described = client.describe_table(TableName=_TARGET)["Table"]
         consumed = [(at, units) for at, _, units in fake.consumed(_TARGET) if units]
     assert described["ItemCount"] == count
-    units = sum(each for _, each in consumed)
+    units = sum(consumed_units for _, consumed_units in consumed)
     # An interval is 100 ms, the last one too.
     seconds = consumed[-1][0] - consumed[0][0] + 0.1
     return {

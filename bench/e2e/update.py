@@ -105,16 +105,16 @@ def _update_item(rows: pa.Table, endpoint_url: str) -> Callable[[], None]:
     for item in _items(rows):
         key = {"pk": item.pop("pk")}
         absent = [name for name in rows.schema.names if name not in {*item, "pk"}]
-        places = {name: place for place, name in enumerate([*item, *absent])}
-        update = "SET " + ", ".join(f"#n{places[name]} = :v{places[name]}" for name in item)
+        numbers = {name: number for number, name in enumerate([*item, *absent])}
+        update = "SET " + ", ".join(f"#n{numbers[name]} = :v{numbers[name]}" for name in item)
         if absent:
-            update += " REMOVE " + ", ".join(f"#n{places[name]}" for name in absent)
+            update += " REMOVE " + ", ".join(f"#n{numbers[name]}" for name in absent)
         request = {
             "TableName": "rows",
             "Key": key,
             "UpdateExpression": update,
-            "ExpressionAttributeNames": {f"#n{place}": name for name, place in places.items()},
-            "ExpressionAttributeValues": {f":v{places[name]}": value for name, value in item.items()},
+            "ExpressionAttributeNames": {f"#n{number}": name for name, number in numbers.items()},
+            "ExpressionAttributeValues": {f":v{numbers[name]}": value for name, value in item.items()},
         }
         requests.append(request)
     return lambda: _each(client.update_item, requests)

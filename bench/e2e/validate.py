@@ -39,15 +39,15 @@ def main() -> None:
 
 def measure(table: serving.Table, home: Path, rounds: int) -> dict[str, Any]:
     """Return the processor seconds of each way, and the validation's as a multiple of the scan's."""
-    whole, changed = home / "whole", home / "changed"
-    scan(table, whole)
-    key = change_one(whole, changed)
-    check(table, whole, changed, key)
+    unchanged, changed = home / "whole", home / "changed"
+    scan(table, unchanged)
+    key = change_one(unchanged, changed)
+    check(table, unchanged, changed, key)
     seconds = pairs.interleave(ways(table, home), rounds, collecting=True)
     return {
         "items": table.count,
         "item_json_bytes": table.line_bytes,
-        "cpu_seconds": {name: [round(each, 3) for each in taken] for name, taken in seconds.items()},
+        "cpu_seconds": {name: [round(run_seconds, 3) for run_seconds in taken] for name, taken in seconds.items()},
         "times_the_scan": round(1 / pairs.speed_ratio(seconds, VALIDATE, SCAN), 3),
         "times_the_scan_one_changed": round(1 / pairs.speed_ratio(seconds, ONE_CHANGED, SCAN), 3),
         "times_the_scan_to_batches": round(1 / pairs.speed_ratio(seconds, VALIDATE, STREAM), 3),
@@ -70,30 +70,30 @@ def scan(table: serving.Table, folder: Path) -> None:
     ddbio.scan_to_files(table.name, folder, mode="overwrite", engine="local", endpoint_url=table.endpoint_url)
 
 
-def change_one(whole: Path, changed: Path) -> dict[str, str]:
+def change_one(unchanged: Path, changed: Path) -> dict[str, str]:
     """Copy the files, change one number in the middle of one file, and return the key of its row."""
-    shutil.copytree(whole, changed)
+    shutil.copytree(unchanged, changed)
     path = min(changed.rglob("*.parquet"))
     rows = pq.read_table(path)
-    place = next(number for number, field in enumerate(rows.schema) if pa.types.is_integer(field.type))
+    index = next(number for number, field in enumerate(rows.schema) if pa.types.is_integer(field.type))
     middle = rows.num_rows // 2
     mask = pa.array(number == middle for number in range(rows.num_rows))
-    column = rows.column(place)
+    column = rows.column(index)
     other = pa.scalar((column[middle].as_py() or 0) ^ 1, column.type)
-    rows = rows.set_column(place, rows.schema.field(place), pc.if_else(mask, other, column))
+    rows = rows.set_column(index, rows.schema.field(index), pc.if_else(mask, other, column))
     pq.write_table(rows, path)
     names = [part.partition(":")[0] for part in data.KEYS["orders"].split(",")]
     return {name: str(rows.column(name)[middle].as_py()) for name in names}
 
 
-def check(table: serving.Table, whole: Path, changed: Path, key: dict[str, str]) -> None:
+def check(table: serving.Table, unchanged: Path, changed: Path, key: dict[str, str]) -> None:
     """Assert that equal sides are equal, and that the one changed value is found and its key named."""
-    equal = ddbio.validate(table.name, whole, endpoint_url=table.endpoint_url)
+    equal = ddbio.validate(table.name, unchanged, endpoint_url=table.endpoint_url)
     assert equal.equal
     assert equal.source_rows == equal.target_rows == table.count
-    found = ddbio.validate(table.name, changed, endpoint_url=table.endpoint_url)
-    assert (found.missing, found.extra, found.different) == (0, 0, 1)
-    assert {name: next(iter(value.values())) for name, value in found.examples[0].key.items()} == key
+    report = ddbio.validate(table.name, changed, endpoint_url=table.endpoint_url)
+    assert (report.missing, report.extra, report.different) == (0, 0, 1)
+    assert {name: next(iter(value.values())) for name, value in report.examples[0].key.items()} == key
 
 
 if __name__ == "__main__":

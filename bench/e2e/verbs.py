@@ -23,7 +23,7 @@ from boto3.dynamodb.types import TypeSerializer
 from bench import data, decoders, orders, pairs
 from bench.e2e import processes, record, sink, slopes
 from bench.serving import isolate
-from bench.steps import TABLE, Places, Steps, update_of
+from bench.steps import TABLE, Resources, Steps, update_of
 from ddbio.testing import FakeDynamoDB
 from ddbio.testing.export import Change, ExportWriter
 
@@ -52,7 +52,7 @@ class Verb:
         Whether it is given fewer rows.
     """
 
-    command: Callable[[Places, Path, int], list[str]]
+    command: Callable[[Resources, Path, int], list[str]]
     steps: tuple[str, ...] = ()
     peer: str = ""
     few: bool = False
@@ -62,48 +62,56 @@ def _files(*words: str) -> list[str]:
     return [*words, "--mode", "overwrite", "--engine", "local"]
 
 
-def _load(source: Path, places: Places, folder: Path, number: int, *words: str) -> list[str]:
+def _load(source: Path, resources: Resources, folder: Path, number: int, *words: str) -> list[str]:
     noted = ["--job-id", f"run_{number}", "--state", str(folder / "state")]
-    return ["load", str(source), TABLE, *noted, "--engine", "local", "--endpoint-url", places.write_url, *words]
+    return ["load", str(source), TABLE, *noted, "--engine", "local", "--endpoint-url", resources.write_url, *words]
 
 
-def _scan(places: Places, folder: Path, _: int) -> list[str]:
-    return _files("scan", places.table, str(folder / "scan"), "--endpoint-url", places.read_url)
+def _scan(resources: Resources, folder: Path, _: int) -> list[str]:
+    return _files("scan", resources.table, str(folder / "scan"), "--endpoint-url", resources.read_url)
 
 
-def _copy(places: Places, _: Path, __: int) -> list[str]:
-    return ["copy", places.table, TABLE, "--endpoint-url", places.read_url, "--target-endpoint-url", places.write_url]
+def _copy(resources: Resources, _: Path, __: int) -> list[str]:
+    return [
+        "copy",
+        resources.table,
+        TABLE,
+        "--endpoint-url",
+        resources.read_url,
+        "--target-endpoint-url",
+        resources.write_url,
+    ]
 
 
-def _import_files(places: Places, folder: Path, _: int) -> list[str]:
-    words = ["import", "files", str(places.parquet), str(folder / "import"), "--key", orders.KEY]
+def _import_files(resources: Resources, folder: Path, _: int) -> list[str]:
+    words = ["import", "files", str(resources.parquet), str(folder / "import"), "--key", orders.KEY]
     return [*words, "--mode", "overwrite"]
 
 
 VERBS: dict[str, Verb] = {
     "scan": Verb(_scan, ("fetch", "infer", "decode", "write Parquet"), CLIENT_SCAN),
     "export read": Verb(
-        lambda places, folder, _: _files("export", "read", str(places.export), str(folder / "read")),
+        lambda resources, folder, _: _files("export", "read", str(resources.export), str(folder / "read")),
         ("gunzip", "sum MD5", "infer", "decode", "write Parquet"),
     ),
     "export fold": Verb(
-        lambda places, folder, _: _files(
-            "export", "fold", str(places.export), str(places.increment), str(folder / "fold")
+        lambda resources, folder, _: _files(
+            "export", "fold", str(resources.export), str(resources.increment), str(folder / "fold")
         ),
         ("gunzip", "sum MD5", "infer", "decode", "changes", "hash keys", "filter", "fold changed", "write Parquet"),
     ),
     "load parquet": Verb(
-        lambda places, folder, number: _load(places.parquet, places, folder, number),
+        lambda resources, folder, number: _load(resources.parquet, resources, folder, number),
         ("read Parquet", "encode", "hash keys", "spread", "deal", "lay out", "send batches"),
         BATCH_WRITER,
     ),
     "load lines": Verb(
-        lambda places, folder, number: _load(places.lines, places, folder, number),
+        lambda resources, folder, number: _load(resources.lines, resources, folder, number),
         ("read lines", "check", "order keys", "spread", "deal", "lay out", "send batches"),
         BATCH_WRITER,
     ),
     "load update": Verb(
-        lambda places, folder, number: _load(places.parquet, places, folder, number, "--mode", "update"),
+        lambda resources, folder, number: _load(resources.parquet, resources, folder, number, "--mode", "update"),
         ("read few", "encode few", "spread few", "deal few", "lay out few", "send singles"),
         UPDATE_ITEM,
         few=True,
@@ -112,8 +120,8 @@ VERBS: dict[str, Verb] = {
     "import files": Verb(
         _import_files, ("read Parquet", "encode", "fingerprint keys", "find duplicates", "shuffle", "compress")
     ),
-    "schema": Verb(lambda places, _, __: ["schema", str(places.lines)], ("infer",)),
-    "digest": Verb(lambda places, _, __: ["digest", str(places.parquet)], ("read Parquet", "hash")),
+    "schema": Verb(lambda resources, _, __: ["schema", str(resources.lines)], ("infer",)),
+    "digest": Verb(lambda resources, _, __: ["digest", str(resources.parquet)], ("read Parquet", "hash")),
 }
 
 
@@ -133,15 +141,15 @@ def measure(verbs: dict[str, Verb], count: int, rounds: int) -> dict[str, Any]:
         is_few: _Sizes(max(PART * LITTLE, asked), max(LITTLE, asked // PART), LITTLE)
         for is_few, asked in ((False, count), (True, count // FEWER))
     }
-    counts = sorted({each for found in sizes.values() for each in found}, reverse=True)
+    counts = sorted({count_ for size in sizes.values() for count_ in size}, reverse=True)
     with tempfile.TemporaryDirectory() as home, serving(Path(home), tuple(counts)) as served:
-        places = dict(zip(counts, served, strict=True))
+        resources = dict(zip(counts, served, strict=True))
         runs = {
-            (name, size): Run(verb, places[number], Path(home, f"{name}-{size}".replace(" ", "-")))
+            (name, size): Run(verb, resources[number], Path(home, f"{name}-{size}".replace(" ", "-")))
             for name, verb in verbs.items()
             for size, number in sizes[verb.few]._asdict().items()
         }
-        part = places[sizes[False].part]
+        part = resources[sizes[False].part]
         ways = Steps(part, sizes[True].part).ways
         steps = {step: ways[step] for verb in verbs.values() for step in verb.steps}
         n_peers = max(LITTLE, count // SHARE_OF_PEERS)
@@ -152,13 +160,13 @@ def measure(verbs: dict[str, Verb], count: int, rounds: int) -> dict[str, Any]:
             run()
         pairs.interleave(steps, 1)
         pairs.interleave(peers, 1)
-        seconds: dict[tuple[str, str], list[float]] = {each: [] for each in runs}
+        seconds: dict[tuple[str, str], list[float]] = {run: [] for run in runs}
         rates: dict[str, list[float]] = {peer: [] for peer in peers}
         alone: pairs.Seconds = {step: [] for step in steps}
 
         def run_verbs() -> None:
-            for each, run in runs.items():
-                seconds[each].append(run())
+            for key, run in runs.items():
+                seconds[key].append(run())
 
         def run_steps() -> None:
             for step, taken in pairs.interleave(steps, 1, collecting=True).items():
@@ -166,7 +174,7 @@ def measure(verbs: dict[str, Verb], count: int, rounds: int) -> dict[str, Any]:
 
         def run_peers() -> None:
             for peer, taken in pairs.interleave(peers, 1, collecting=True).items():
-                rates[peer] += [n_peers / each for each in taken]
+                rates[peer] += [n_peers / run_seconds for run_seconds in taken]
 
         turns = {"verbs": run_verbs, "steps": run_steps, "peers": run_peers}
         for number in range(rounds):
@@ -179,7 +187,7 @@ def measure(verbs: dict[str, Verb], count: int, rounds: int) -> dict[str, Any]:
 class _Sizes(NamedTuple):
     """Hold how many rows the runs of a verb have."""
 
-    whole: int
+    large: int
     part: int
     start: int
 
@@ -187,7 +195,7 @@ class _Sizes(NamedTuple):
 class _Taken(NamedTuple):
     """Hold the seconds of the runs of a verb, round by round."""
 
-    whole: list[float]
+    large: list[float]
     part: list[float]
     start: list[float]
 
@@ -195,32 +203,32 @@ class _Taken(NamedTuple):
 def _figures(
     verb: Verb, rows: _Sizes, taken: _Taken, alone: pairs.Seconds, rates: dict[str, list[float]]
 ) -> dict[str, Any]:
-    count = rows.whole - rows.part
-    seconds = slopes.seconds_beyond(taken.whole, taken.part)
+    count = rows.large - rows.part
+    seconds = slopes.seconds_beyond(taken.large, taken.part)
     once = statistics.median(
         part - start - beyond * rows.part / count
         for part, start, beyond in zip(taken.part, taken.start, seconds, strict=True)
     )
-    steps = {step: [each * count / rows.part for each in alone[step]] for step in verb.steps}
+    steps = {step: [run_seconds * count / rows.part for run_seconds in alone[step]] for step in verb.steps}
     figures = {
-        "items": rows.whole,
-        "cpu_seconds": [round(each, 3) for each in taken.whole],
+        "items": rows.large,
+        "cpu_seconds": [round(run_seconds, 3) for run_seconds in taken.large],
         "part_items": rows.part,
-        "part_cpu_seconds": [round(each, 3) for each in taken.part],
-        "start_cpu_seconds": [round(each, 3) for each in taken.start],
+        "part_cpu_seconds": [round(run_seconds, 3) for run_seconds in taken.part],
+        "start_cpu_seconds": [round(run_seconds, 3) for run_seconds in taken.start],
         "once_cpu_seconds": round(once, 3),
         "rate_items": count,
         "items_per_cpu_second": round(count / statistics.median(seconds)),
-        "steps_cpu_seconds": record.rounded({step: statistics.median(each) for step, each in steps.items()}),
+        "steps_cpu_seconds": record.rounded({step: statistics.median(times) for step, times in steps.items()}),
         "share_of_steps": round(
-            pairs.median_ratio([sum(each) for each in zip(*steps.values(), strict=True)], seconds), 3
+            pairs.median_ratio([sum(times) for times in zip(*steps.values(), strict=True)], seconds), 3
         ),
     }
     if verb.peer:
         figures["peer_items_per_cpu_second"] = round(statistics.median(rates[verb.peer]))
         for name, number, taken_seconds in (
             ("times_as_many_as", count, seconds),
-            ("times_as_many_with_start", rows.whole, taken.whole),
+            ("times_as_many_with_start", rows.large, taken.large),
         ):
             peer_seconds = [number / rate for rate in rates[verb.peer]]
             figures[name] = {verb.peer: round(pairs.median_ratio(peer_seconds, taken_seconds), 2)}
@@ -232,14 +240,14 @@ class Run:
     """Run a verb over some places again and again; refuse a figure of one that did not do all."""
 
     verb: Verb
-    places: Places
+    resources: Resources
     folder: Path
     _number: int = 0
 
     def __call__(self) -> float:
         """Return the seconds of the whole tree."""
         self._number += 1
-        words = self.verb.command(self.places, self.folder / Path(self.places.lines).stem, self._number)
+        words = self.verb.command(self.resources, self.folder / Path(self.resources.lines).stem, self._number)
         return processes.run(command_of(words))[0]
 
 
@@ -249,22 +257,22 @@ def command_of(words: list[str]) -> list[str]:
 
 
 @contextmanager
-def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[Places]]:
+def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[Resources]]:
     """Serve tables of so many items, take writes, and lay the same items down as files, while the context is open."""
     isolate()
     with FakeDynamoDB(process=True) as fake, sink.running(orders.KEY) as taker:
-        places = {}
+        resources = {}
         for count in dict.fromkeys(counts):
             fake.load(f"orders-{count}", orders.lines("mixed", count), orders.KEY)
-            places[count] = _laid_down(home, count, fake.endpoint_url, taker.endpoint_url)
+            resources[count] = _laid_down(home, count, fake.endpoint_url, taker.endpoint_url)
         before = taker.rows
         least = min(counts)
-        processes.run(command_of(_load(places[least].lines, places[least], home, 0)))
+        processes.run(command_of(_load(resources[least].lines, resources[least], home, 0)))
         assert taker.rows - before == least
-        yield [places[count] for count in counts]
+        yield [resources[count] for count in counts]
 
 
-def _laid_down(home: Path, count: int, read_url: str, write_url: str) -> Places:
+def _laid_down(home: Path, count: int, read_url: str, write_url: str) -> Resources:
     items = orders.items("mixed", count)
     lines = home / f"orders-{count}.jsonl"
     lines.write_bytes(b"\n".join(orders.lines("mixed", count)) + b"\n")
@@ -272,36 +280,36 @@ def _laid_down(home: Path, count: int, read_url: str, write_url: str) -> Places:
     export = writer.full(items)
     changed = [{**item, "status": {"S": "changed"}} for item in items[:: min(_CHANGED_SHARE, count)]]
     increment = writer.incremental(
-        Change(_FIRST_MICROS + place, {name: item[name] for name in orders.KEYS}, item)
-        for place, item in enumerate(changed)
+        Change(_FIRST_MICROS + number, {name: item[name] for name in orders.KEYS}, item)
+        for number, item in enumerate(changed)
     )
-    places = Places(lines, home / f"parquet-{count}", export, increment, read_url, write_url, f"orders-{count}")
-    words = _files("scan", places.table, str(places.parquet), "--endpoint-url", read_url)
+    resources = Resources(lines, home / f"parquet-{count}", export, increment, read_url, write_url, f"orders-{count}")
+    words = _files("scan", resources.table, str(resources.parquet), "--endpoint-url", read_url)
     processes.run(command_of(words))
-    return places
+    return resources
 
 
-def peers_of(places: Places, count: int) -> dict[str, Callable[[], None]]:
+def peers_of(resources: Resources, count: int) -> dict[str, Callable[[], None]]:
     """Return what boto3's users write, over items that are there already; each makes its client."""
     deserialize, serialize = decoders.Deserializer().deserialize, TypeSerializer().serialize
     plain = [{name: deserialize(value) for name, value in item.items()} for item in orders.items("mixed", count)]
     updates = [update_of({name: serialize(value) for name, value in item.items()}) for item in plain]
 
     def batch_writer() -> None:
-        resource: Any = boto3.resource("dynamodb", endpoint_url=places.write_url)
+        resource: Any = boto3.resource("dynamodb", endpoint_url=resources.write_url)
         with resource.Table(TABLE).batch_writer() as writer:
             for item in plain:
                 writer.put_item(Item=item)
 
     def update_item() -> None:
-        client = boto3.client("dynamodb", endpoint_url=places.write_url)
+        client = boto3.client("dynamodb", endpoint_url=resources.write_url)
         for update in updates:
             client.update_item(**update)
 
     def client_scan() -> None:
-        client = boto3.client("dynamodb", endpoint_url=places.read_url)
+        client = boto3.client("dynamodb", endpoint_url=resources.read_url)
         pages = client.get_paginator("scan").paginate(
-            TableName=places.table, PaginationConfig={"MaxItems": count, "PageSize": min(count, 1_000)}
+            TableName=resources.table, PaginationConfig={"MaxItems": count, "PageSize": min(count, 1_000)}
         )
         assert sum(len(page["Items"]) for page in pages) == count
 

@@ -85,7 +85,7 @@ def main() -> None:
 
 def measure(items: int) -> dict[str, Any]:
     """Return the figures of each environment; of those that are not there, the line that makes them."""
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     lines = order_lines(items)
     order_id = json.loads(lines[0])["order_id"]["S"]
     with FakeDynamoDB(process=True) as fake:
@@ -93,11 +93,11 @@ def measure(items: int) -> dict[str, Any]:
         for name, folder in ENVIRONMENTS.items():
             python = record.ROOT / folder / "bin/python"
             if not python.exists():
-                found[name] = {"missing": f"./task environment {name}"}
+                figures[name] = {"missing": f"./task environment {name}"}
                 continue
             fake.load("scratch", b"", "pk:S")
-            found[name] = run(python, fake.endpoint_url, order_id)
-    return {"versions": found}
+            figures[name] = run(python, fake.endpoint_url, order_id)
+    return {"versions": figures}
 
 
 def run(python: Path, endpoint_url: str, order_id: str) -> dict[str, Any]:

@@ -122,17 +122,17 @@ def newest_baseline(wanted: Mapping[str, str], path: Path = BASELINE) -> dict[st
 def versions() -> dict[str, str]:
     """Return what the counts depend on besides the tree."""
     libraries = ("llvmlite", "numba", "numpy", "pyarrow")
-    known = {"python": platform.python_version(), **{name: version(name) for name in libraries}}
-    return {**known, "libc": " ".join(platform.libc_ver()), "valgrind": callgrind.version()}
+    found_versions = {"python": platform.python_version(), **{name: version(name) for name in libraries}}
+    return {**found_versions, "libc": " ".join(platform.libc_ver()), "valgrind": callgrind.version()}
 
 
 def branch_point() -> str | None:
     """Return the commit where this tree left the main branch, or the last one but one; None if neither is there."""
     head = git("rev-parse", "HEAD")
     for words in (["merge-base", "HEAD", "origin/HEAD"], ["merge-base", "HEAD", "main"], ["rev-parse", "HEAD~1"]):
-        found = git(*words)
-        if found and found != head:
-            return found
+        commit = git(*words)
+        if commit and commit != head:
+            return commit
     return None
 
 

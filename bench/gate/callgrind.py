@@ -38,8 +38,8 @@ class Counter:
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
         self._memory.write(_REQUEST)
-        place = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        self._ask = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)(place)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        self._ask = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)(address)
 
     def count(self, calls: Mapping[str, Callable[[], Any]]) -> None:
         """Make each call once, and have its instructions written under its name."""

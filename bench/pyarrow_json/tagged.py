@@ -75,9 +75,9 @@ def null_flags(tagged: pa.StructArray) -> pa.BooleanArray | None:
     DecodeError
         Some present value has no type, two, or a NULL that is not true.
     """
-    place = tagged.type.get_field_index("NULL")
-    typed: Any = tagged.field(0) if place != 0 else pa.nulls(len(tagged))
-    nulls: Any = tagged.field(place) if place >= 0 else pa.nulls(len(tagged))
+    index = tagged.type.get_field_index("NULL")
+    typed: Any = tagged.field(0) if index != 0 else pa.nulls(len(tagged))
+    nulls: Any = tagged.field(index) if index >= 0 else pa.nulls(len(tagged))
     if nulls.null_count == len(nulls):
         if typed.null_count != tagged.null_count:
             raise DecodeError("a value without a type")

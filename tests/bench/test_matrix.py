@@ -126,8 +126,8 @@ def test_peers_do_the_same_work(verb, tmp_path):
         moved, own = peer.run()
         assert peer.items <= moved <= source.count
         assert own is None
-        assert peer.told["version"]
-        assert peer.told["settings"]
+        assert peer.recorded["version"]
+        assert peer.recorded["settings"]
 
 
 def test_ratios_are_taken_in_turns_and_a_failure_is_told(tmp_path, monkeypatch):
@@ -167,8 +167,8 @@ def test_tables_and_exports_are_made_once_for_all_cases(tmp_path):
         assert first == again
         assert first.servers
         assert shared.for_case(Case("load")) == matrix.NOTHING
-        found = matrix.measure(Case("scan", "avro"), 200, rounds=1, given=first)
+        found = matrix.measure(Case("scan", "avro"), 200, rounds=1, inputs=first)
         assert found["rows"] == 200
         exported = shared.for_case(Case("export", "avro"))
-        assert matrix.measure(Case("export", "avro"), 200, rounds=1, given=exported)["rows"] == 200
+        assert matrix.measure(Case("export", "avro"), 200, rounds=1, inputs=exported)["rows"] == 200
     assert not [pid for pid in first.servers if Path(f"/proc/{pid}").exists()]

@@ -56,7 +56,7 @@ def test_what_a_verb_does_once_is_not_in_its_rate():
 
 def test_every_verb_has_steps_that_are_there():
     """The steps of each verb are ways of doing something alone."""
-    ways = steps.Steps(steps.Places(*[None] * 7), 1).ways
+    ways = steps.Steps(steps.Resources(*[None] * 7), 1).ways
     for verb in verbs.VERBS.values():
         assert verb.steps
         assert set(verb.steps) <= ways.keys()

@@ -119,10 +119,10 @@ def _cache() -> Path:
 
 
 def _spark_jars() -> Path:
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
         raise MissingConnectorError("PySpark is not installed: its jars run the connector")
-    return Path(found.origin).parent / "jars"
+    return Path(spec.origin).parent / "jars"
 
 
 def _tool(name: str) -> str:
@@ -136,5 +136,5 @@ def _tool(name: str) -> str:
 def _call(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stdout + done.stderr).strip()[-2000:]
-        raise MissingConnectorError(f"{Path(command[0]).name} failed: {said}")
+        output = (done.stdout + done.stderr).strip()[-2000:]
+        raise MissingConnectorError(f"{Path(command[0]).name} failed: {output}")
