@@ -1,4 +1,4 @@
-"""Hypothesis strategies for items in DynamoDB JSON, numbers as the service writes them."""
+"""Hypothesis strategies for items in DynamoDB JSON, with numbers as the service writes them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ ITEMS = st.dictionaries(NAMES, VALUES, max_size=6)
 
 @st.composite
 def shapes(draw: st.DrawFn, depth: int = 2) -> st.SearchStrategy[dict]:
-    """Draw a strategy for values that all have one type, as the values of an attribute mostly do."""
+    """Draw a strategy for values that all have one type, as the values of an attribute usually do."""
     tags = ["S", "N", "B", "BOOL", "SS", "NS", "BS"] + (["L", "M"] if depth else [])
     tag = draw(st.sampled_from(tags))
     if tag == "L":
@@ -104,7 +104,7 @@ def tables(draw: st.DrawFn) -> list[dict]:
 
 
 def meaning_of(value: dict) -> tuple:
-    """Return an attribute value as something that is equal for all its text forms, and for nothing else."""
+    """Return a key of an attribute value that is equal exactly for all texts of the same value."""
     ((tag, content),) = value.items()
     match tag:
         case "N":
@@ -121,5 +121,5 @@ def meaning_of(value: dict) -> tuple:
 
 
 def meaning_of_item(item: dict) -> frozenset:
-    """Return an item, or what a map holds, as something that is equal for all its text forms, and for nothing else."""
+    """Return a key of an item, or of the contents of a map, that is equal exactly for all texts of the same item."""
     return frozenset((name, meaning_of(value)) for name, value in item.items())

@@ -1,4 +1,4 @@
-"""Arrays that point outside their memory: refused by batch and column, wherever rows of others come in."""
+"""Arrays that point outside their memory are refused, regardless of the source of the rows."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def words(*values, dtype=np.int32):
 
 
 def texts(*offsets, data=b"abc"):
-    """Return texts with these offsets, whatever they are."""
-    # A slice of an array whose first and last offsets are right: nobody else looks at those between.
-    whole = [None, words(0, *offsets, len(data)), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.string(), len(offsets) + 1, whole)
+    """Return texts with these offsets, valid or not."""
+    # A slice of an array with valid first and last offsets: no other code checks the offsets between.
+    buffers = [None, words(0, *offsets, len(data)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.string(), len(offsets) + 1, buffers)
 
 
 def lists(*offsets):
@@ -35,10 +35,10 @@ def lists(*offsets):
     )
 
 
-def indices(*places):
-    """Return what a dictionary of one entry has at these places."""
+def indices(*positions):
+    """Return a dictionary array of one entry with these indices."""
     return pa.DictionaryArray.from_buffers(
-        pa.dictionary(pa.int32(), pa.string()), len(places), [None, words(*places)], pa.array(["a"])
+        pa.dictionary(pa.int32(), pa.string()), len(positions), [None, words(*positions)], pa.array(["a"])
     )
 
 
@@ -49,7 +49,7 @@ def view(start, size):
 
 
 def nulls(declared):
-    """Return numbers, one of them null, that say another count of nulls."""
+    """Return numbers, one of them null, with a wrong null count."""
     return pa.Array.from_buffers(pa.int64(), 3, [pa.py_buffer(b"\x05"), words(1, 2, 3, dtype=np.int64)], declared)
 
 
@@ -70,7 +70,10 @@ DAMAGED = {
 
 @pytest.mark.parametrize("array", DAMAGED.values(), ids=DAMAGED)
 def test_what_points_outside_is_refused(array):
-    """Each layout that can point outside its memory is refused, by the number of its batch and by its column."""
+    """Each layout that can point outside its memory is refused.
+
+    The message has the number of the batch and the column.
+    """
     good = pa.RecordBatch.from_arrays([array.slice(0, 0)], ["a"])
     bad = pa.RecordBatch.from_arrays([array], ["a"])
     with pytest.raises(DecodeError, match=r"^record batch 1: column 'a' is damaged: "):
@@ -82,7 +85,7 @@ BAD = pa.RecordBatch.from_arrays([texts(1 << 29)], ["pk"])
 
 @pytest.mark.parametrize("start", [0, 1])
 def test_slices_are_checked_by_their_own_ends(start):
-    """A part of a batch whose ends are damaged is refused, though those of the batch are right."""
+    """A slice of a batch whose ends are damaged is refused, even if the ends of the batch are valid."""
     with pytest.raises(DecodeError, match="record batch 0: column 'pk' is damaged"):
         list(checked_batches([BAD.slice(start, 1)]))
 
@@ -94,14 +97,14 @@ def test_slices_are_checked_by_their_own_ends(start):
 )
 @pytest.mark.parametrize("rows", [BAD, pa.Table.from_batches([BAD])], ids=["batch", "table"])
 def test_rows_of_memory_are_checked(take, rows):
-    """Rows that a user hands over are checked by every verb that reads them."""
+    """Every verb checks the rows that a user passes."""
     with pytest.raises(DecodeError, match="record batch 0: column 'pk' is damaged"):
         take(rows)
 
 
 @pytest.mark.parametrize(("opened", "name"), [(pa.ipc.new_file, "rows.arrow"), (pa.ipc.new_stream, "rows.ipc")])
 def test_a_file_is_refused_by_name_and_batch(tmp_path, opened, name):
-    """A crafted file is refused by its name and the batch."""
+    """A crafted file is refused. The message names the file and the batch."""
     with opened(tmp_path / name, BAD.schema) as writer:
         writer.write_batch(BAD.slice(0, 0))
         writer.write_batch(BAD)
@@ -137,8 +140,11 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("array", WHOLE.values(), ids=WHOLE)
-def test_what_is_whole_passes(array):
-    """Every layout passes unchanged, sliced anywhere; a text that is not UTF-8 is left to who reads its row."""
+def test_valid_arrays_pass(array):
+    """Valid arrays of every layout pass unchanged, sliced anywhere.
+
+    The reader of a row detects text that is not UTF-8.
+    """
     batch = pa.RecordBatch.from_arrays([pa.array(array)], ["a"])
     for start in range(4):
         for count in range(4 - start):

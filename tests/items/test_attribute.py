@@ -14,7 +14,7 @@ from ddbio.items.attribute import check_item, from_python, to_python
 
 @given(VALUES)
 def test_a_value_agrees_with_boto3(value):
-    """The reference reads every value as boto3's deserialiser does, given room for all digits."""
+    """The reference reads every value as boto3's deserializer does, with a context for all digits."""
 
     class Deserializer(TypeDeserializer):
         def _deserialize_n(self, value):
@@ -28,14 +28,14 @@ def test_a_value_agrees_with_boto3(value):
 
 @given(ITEMS)
 def test_an_item_survives_python(item):
-    """An item that became Python values and came back is the same item, sets aside in any order."""
+    """An item survives a round trip through Python values, except for the order of sets."""
     again = from_python(to_python({"M": item}))
     assert to_python(again) == to_python({"M": item})
     check_item(again["M"])
 
 
 def test_numbers_ignore_the_decimal_context():
-    """A narrow decimal context of the caller rounds nothing."""
+    """A narrow decimal context of the caller does not round numbers."""
     with decimal.localcontext(prec=3):
         assert str(to_python({"N": "1234567890.12345"})) == "1234567890.12345"
         assert from_python(Decimal("1234567890.12345")) == {"N": "1234567890.12345"}
@@ -69,7 +69,7 @@ def test_numbers_ignore_the_decimal_context():
     ],
 )
 def test_a_bad_value_is_named_by_its_path(item, message):
-    """A value that is not exactly one type with its content is refused with its path."""
+    """A value that is not exactly one type with its content is refused. The message begins with its path."""
     with pytest.raises(DecodeError, match=message):
         check_item(item)
 
@@ -88,7 +88,7 @@ def test_a_bad_value_is_named_by_its_path(item, message):
         (10**4000, DecodeError, "outside the range"),
     ],
 )
-def test_python_values_without_an_exact_form_are_refused(value, error, message):
-    """A Python value that DynamoDB cannot hold exactly is refused, with what to do where there is something."""
+def test_python_values_without_an_exact_encoding_are_refused(value, error, message):
+    """A Python value without an exact encoding in DynamoDB is refused. The message has the remedy if there is one."""
     with pytest.raises(error, match=message):
         from_python(value)

@@ -1,4 +1,4 @@
-"""The memory that rows take, also where arrays lack what others have."""
+"""Memory size of rows, also for arrays that lack buffers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COLUMNS = {
 
 @pytest.mark.parametrize("name", COLUMNS)
 def test_rows_take_what_pyarrow_counts(name):
-    """A batch, and a slice of one, take the bytes that pyarrow counts for what it can count."""
+    """The size of a batch, and of a slice, equals that of pyarrow where pyarrow can compute it."""
     batch = pa.RecordBatch.from_arrays([COLUMNS[name]], names=[name])
     assert batch_bytes(batch) == batch.nbytes
     assert batch_bytes(batch.slice(100, 300)) == batch.slice(100, 300).nbytes
@@ -36,7 +36,7 @@ def test_rows_take_what_pyarrow_counts(name):
 
 
 def test_an_empty_list_without_offsets():
-    """Lists in a list without entries, as other writers of Arrow leave them, take nothing and end no process."""
+    """Lists in a list without entries, as written by other programs, have size 0 and do not crash the process."""
     nothing = pa.py_buffer(b"")
     texts = pa.Array.from_buffers(pa.string(), 0, [None, nothing, nothing])
     inner = pa.Array.from_buffers(pa.list_(pa.string()), 0, [None, nothing], children=[texts])

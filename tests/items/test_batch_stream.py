@@ -1,4 +1,4 @@
-"""A stream of record batches: an iterator with a schema, which other libraries read as Arrow data."""
+"""Streams of record batches: iterators with a schema, which other libraries read as Arrow data."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ TABLE = pa.Table.from_batches(BATCHES)
 
 
 def stream_of(batches, ended=None):
-    """Return a stream of batches, or of errors to raise, that notes when it has ended."""
+    """Return a stream of batches, or of errors to raise, that records its end."""
 
     def generate():
         try:
-            for each in batches:
-                if isinstance(each, Exception):
-                    raise each
-                yield each
+            for batch in batches:
+                if isinstance(batch, Exception):
+                    raise batch
+                yield batch
         finally:
             if ended is not None:
                 ended.append(True)
@@ -31,7 +31,7 @@ def stream_of(batches, ended=None):
 
 
 def test_it_is_an_iterator():
-    """Batches come one by one, in their order, and the schema is known before the first."""
+    """Batches come one by one, in order, and the schema is available before the first."""
     stream = stream_of(BATCHES)
     assert stream.schema.equals(SCHEMA, check_metadata=True)
     assert next(stream) == BATCHES[0]
@@ -41,7 +41,7 @@ def test_it_is_an_iterator():
 
 @pytest.mark.parametrize("end", [lambda stream: stream.close(), lambda stream: stream.__exit__(None, None, None)])
 def test_closing_ends_what_feeds_it(end):
-    """A closed stream, or a block that is left, ends the generator, and no batch comes any more."""
+    """Closing the stream or leaving a block ends the generator. No batch follows."""
     ended = []
     with stream_of(BATCHES, ended) as stream:
         next(stream)
@@ -52,7 +52,7 @@ def test_closing_ends_what_feeds_it(end):
 
 
 def test_dropping_it_ends_what_feeds_it():
-    """Leaving a loop drops the stream, which ends the generator; so does dropping a reader of it."""
+    """Leaving a loop drops the stream, which ends the generator. Dropping a reader of it does the same."""
     ended = []
     for _ in stream_of(BATCHES, ended):
         break
@@ -74,7 +74,7 @@ def test_dropping_it_ends_what_feeds_it():
     ],
 )
 def test_others_read_it_as_arrow(read):
-    """It becomes one table, a reader, and what any library makes of Arrow's C stream; empty ones keep the schema."""
+    """It becomes one table, a reader, and an object of any library that reads Arrow's C stream, also if it is empty."""
     assert read(stream_of(BATCHES)).equals(TABLE)
     nothing = read(stream_of([]))
     assert (nothing.num_rows, nothing.schema.equals(SCHEMA, check_metadata=True)) == (0, True)

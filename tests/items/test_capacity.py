@@ -57,8 +57,8 @@ TRANSACTED = write_cost(None, {"pk": {"S": "x" * 498}}, ["pk"], transactional=Tr
         ({"L": [{"M": {"k": {"L": []}}}]}, 3 + 1 + 3 + 1 + 1 + 3),
     ],
 )
-def test_a_value_weighs_what_the_rule_says(value, size_bytes):
-    """An item is its names and values, each by the documented rule."""
+def test_the_size_of_a_value_follows_the_rule(value, size_bytes):
+    """The size of an item is the sum of its names and values, each by the documented rule."""
     assert item_size_bytes({"né": value}) == 3 + size_bytes
 
 
@@ -67,7 +67,7 @@ def test_a_value_weighs_what_the_rule_says(value, size_bytes):
     [(0, True, 1), (1, False, 0.5), (4096, True, 1), (4097, True, 2), (4097, False, 1), (1 << 20, False, 128)],
 )
 def test_reads_cost_a_unit_per_4_kib(size_bytes, consistent, units):
-    """A read is rounded up to whole units once, and halved when eventual."""
+    """A read is rounded up to whole units once, and halved when eventually consistent."""
     assert read_units(size_bytes, consistent) == units
 
 
@@ -75,7 +75,7 @@ def test_reads_cost_a_unit_per_4_kib(size_bytes, consistent, units):
 @pytest.mark.parametrize("rcu_per_second", [50, 400, 2559])
 @pytest.mark.parametrize("item_bytes", [1, 100, 5000])
 def test_a_bounded_page_costs_a_twentieth(rcu_per_second, item_bytes, consistent):
-    """A page of that many items costs at most a twentieth of the budget; one item is always allowed."""
+    """A page with that limit costs at most a twentieth of the budget. One item is always allowed."""
     limit = page_limit(rcu_per_second, item_bytes, consistent)
     assert limit is not None
     assert limit == 1 or read_units(limit * item_bytes, consistent) <= rcu_per_second / 20
@@ -87,7 +87,7 @@ def test_a_large_item_still_gets_through():
 
 
 def test_large_budgets_bound_no_page():
-    """From 2,560 units a second on, or twice that if they are consistent, pages are as the service makes them."""
+    """From 2,560 units a second, or twice that for consistent reads, the service's pages are not limited."""
     assert page_limit(2560, 100, consistent=False) is None
     assert page_limit(2559, 100, consistent=False) is not None
     assert page_limit(5120, 100, consistent=True) is None
@@ -118,8 +118,8 @@ def test_large_budgets_bound_no_page():
         pytest.param(change_units(300, 2049), 3, id="a change for Kinesis counts the larger image by the KB"),
     ],
 )
-def test_operations_cost_what_the_guide_says(units, expected):
-    """The guide's own examples, and the smallest cost of each operation."""
+def test_operations_cost_as_in_the_guide(units, expected):
+    """The guide's examples, and the smallest cost of each operation."""
     assert units == expected
 
 
@@ -144,14 +144,14 @@ def test_the_known_bug_of_8096_for_8192_bytes():
         pytest.param({"text": {"S": "a"}}, None, 1, id="a deleted item deletes its entry"),
     ],
 )
-def test_an_index_costs_what_the_guide_says(old, new, units):
-    """The guide's list of what a write does to a global secondary index."""
+def test_an_index_costs_as_in_the_guide(old, new, units):
+    """The guide's list of the effects of a write on a global secondary index."""
     keyed = [None if item is None else {"pk": {"S": "k"}, **item} for item in (old, new)]
     assert write_cost(*keyed, ["pk"], [TEXT]).indexes == ({"by-text": units} if units else {})
 
 
 def test_only_what_an_index_projects_counts():
-    """An index that does not hold the large attribute costs little, and nothing when only that changes."""
+    """An index without the large attribute costs little, and nothing when only that attribute changes."""
     keys_only = SecondaryIndex("keys", ("text",), projected=())
     small, large = ({"pk": {"S": "k"}, "text": {"S": "t"}, "body": {"S": "x" * size}} for size in (10, 5000))
     assert write_cost(None, large, ["pk"], [keys_only, TEXT]).indexes == {"keys": 1, "by-text": 5}
@@ -159,7 +159,7 @@ def test_only_what_an_index_projects_counts():
 
 
 def test_transactions_cost_twice():
-    """Table and indexes alike."""
+    """Writes to table and indexes cost twice as much in a transaction."""
     cost = write_cost(None, {"pk": {"S": "k"}, "text": {"S": "t"}}, ["pk"], [TEXT], transactional=True)
     assert (cost.table, cost.indexes, cost.total) == (2, {"by-text": 2}, 4)
 
@@ -173,13 +173,13 @@ def test_full_pages_cost_a_unit_more(consistent):
 
 
 def test_every_segment_costs_at_least_a_page():
-    """A scan of an empty table, or of more segments than it has items, costs the least for each segment."""
+    """A scan of an empty table, or of more segments than items, costs the minimum for each segment."""
     assert scan_units(0, 100) == 0.5
     assert scan_units(0, 100, segments=8, consistent=True) == 8
 
 
 def test_pages_are_counted_by_segment():
-    """Each segment ends with a page of its own; a limit of items makes more pages, also where no item was sampled."""
+    """Each segment ends with a partial page. A limit of items makes more pages, also if no item was sampled."""
     assert scan_pages(3 * 1024 * KIB, 1024) == 3
     assert scan_pages(3 * 1024 * KIB, 1024, segments=4) == 4
     assert scan_pages(100 * KIB, 1024, page_items=10) == 10

@@ -33,22 +33,22 @@ def lines_of(changes, *, streamed, ascii_only):
     return "\n".join(lines).encode()
 
 
-def plainly(body):
-    """Return the schema that the plain reference infers."""
+def infer_by_reference(body):
+    """Return the schema that the reference infers."""
     return ItemSchema.of_items(images_of(body))
 
 
 @given(st.lists(IMAGES, min_size=1, max_size=5), st.booleans(), st.booleans())
 def test_schemas_of_changes_are_those_of_the_reference(changes, streamed, ascii_only):
-    """Types, digits, counts and the order of columns are those of the images, keys first, whatever their order."""
+    """Types, digits, counts and the order of columns are those of the images, keys first, regardless of their order."""
     body = lines_of(changes, streamed=streamed, ascii_only=ascii_only)
-    found, wanted = infer_schema_of_body(body), plainly(body)
-    assert found == wanted
-    assert found.to_arrow().equals(wanted.to_arrow(), check_metadata=True)
+    actual, expected = infer_schema_of_body(body), infer_by_reference(body)
+    assert actual == expected
+    assert actual.to_arrow().equals(expected.to_arrow(), check_metadata=True)
 
 
 def test_images_are_items_in_the_references_order():
-    """Every image is a document of its own, and attributes stand as they did; many changes come in several texts."""
+    """Every image is a separate document with its attributes in order. Many changes come in several texts."""
     change = {"OldImage": {"z": {"S": "1"}, "é": {"N": "1"}}, "NewImage": {"a": {"L": []}}, "Keys": {"k": {"S": ""}}}
     body = lines_of([change] * 3000, streamed=True, ascii_only=True)
     texts = item_texts(body)
@@ -56,12 +56,12 @@ def test_images_are_items_in_the_references_order():
     items = [item for text in texts for _, item in parse_documents(bytes(text))]
     assert items == list(images_of(body))
     assert [list(item) for item in items[:3]] == [["k"], ["a"], ["z", "é"]]
-    assert infer_schema_of_body(body) == plainly(body)
+    assert infer_schema_of_body(body) == infer_by_reference(body)
 
 
 @pytest.mark.parametrize("damage", ["empty image", "duplicate", "cut"])
 def test_what_the_loops_refuse_the_reference_decides(damage):
-    """An image without attributes is inferred from, and a broken change is the reference's error."""
+    """The schema is inferred from images without attributes. An invalid change is the reference's error."""
     body = lines_of([{"Keys": {"k": {"S": ""}}, "NewImage": {}}], streamed=False, ascii_only=False)
     if damage == "duplicate":
         body = body.replace(b'"Keys"', b'"Keys": {"k": {"S": "b"}}, "Keys"')
@@ -69,18 +69,18 @@ def test_what_the_loops_refuse_the_reference_decides(damage):
         body = body[:-2]
     assert item_texts(body) is None
     if damage == "empty image":
-        assert infer_schema_of_body(body) == plainly(body)
+        assert infer_schema_of_body(body) == infer_by_reference(body)
         return
-    with pytest.raises(DecodeError) as wanted:
-        plainly(body)
-    with pytest.raises(DecodeError) as found:
+    with pytest.raises(DecodeError) as expected:
+        infer_by_reference(body)
+    with pytest.raises(DecodeError) as actual:
         infer_schema_of_body(body)
-    assert found.value.args == wanted.value.args
+    assert actual.value.args == expected.value.args
 
 
 @pytest.mark.parametrize("slice_bytes", [100, 300, 5000])
 def test_every_image_counts_once_however_the_body_is_cut(slice_bytes, monkeypatch):
-    """Records in an array that is longer than a slice are read again from its beginning, and counted once."""
+    """Records in an array that is longer than a slice are read again from its start, and counted once."""
     monkeypatch.setattr(decoder, "SLICE_BYTES", slice_bytes)
     changes = [{"Keys": {"k": {"S": str(number)}}, "OldImage": {"a": {"N": "1"}}} for number in range(40)]
     lines = lines_of(changes, streamed=True, ascii_only=False)

@@ -1,4 +1,4 @@
-"""The types as which formats keep columns."""
+"""Types of columns in file formats."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ddbio.items.plain_json import orc_type
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("arrow_type", "kept"),
     [
         (pa.timestamp("us", "UTC"), pa.timestamp("ns", "UTC")),
         (pa.timestamp("s", "Europe/Berlin"), pa.timestamp("ns", "Europe/Berlin")),
@@ -22,6 +22,6 @@ from ddbio.items.plain_json import orc_type
         (pa.int8(), pa.int8()),
     ],
 )
-def test_orc_keeps_instants_as_instants(given, kept):
-    """A time with a zone stays one, and what ORC has no type for is widened or text."""
-    assert orc_type(given) == kept
+def test_orc_keeps_instants_as_instants(arrow_type, kept):
+    """A time with a zone keeps it. A type that ORC lacks is widened or becomes text."""
+    assert orc_type(arrow_type) == kept

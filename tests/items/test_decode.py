@@ -58,13 +58,13 @@ def framed(items, framing, **layout):
 
 
 def reference(items, schema, **options):
-    """Return the batch that the plain reference makes."""
+    """Return the batch that the reference makes."""
     return RowBuilder(Decoder(schema).schema, keep_nulls=options.get("nulls") == "keep").batch(items, MisfitLog())
 
 
 @given(st.sampled_from(FRAMINGS), st.sampled_from(["merge", "keep"]), tables())
 def test_both_paths_give_one_batch(framing, nulls, items):
-    """Whichever path the items go, the batch is the reference's, valid, and of exactly the decoder's schema."""
+    """By either path the batch equals the reference's, is valid, and has exactly the decoder's schema."""
     schema = ItemSchema.of_items(items).to_arrow()
     decoder = Decoder(schema, nulls=nulls)
     batch = decoder.decode(framed(items, framing), framing)
@@ -76,7 +76,7 @@ def test_both_paths_give_one_batch(framing, nulls, items):
 
 @pytest.mark.parametrize("framing", FRAMINGS)
 def test_fitting_items_take_the_fast_path(framing, monkeypatch):
-    """Items that fit the schema, in DynamoDB's own layout, never meet the reference; NULL and absence included."""
+    """Items that fit the schema, in DynamoDB's layout, are not passed to the reference, also with NULL and absence."""
     items = [FITTING, {}, {"s": {"NULL": True}, "m": {"M": {"x": {"NULL": True}}}}, FITTING]
     decoder = Decoder(SCHEMA)
     expected = reference(items, SCHEMA)
@@ -92,7 +92,7 @@ def test_fitting_items_take_the_fast_path(framing, monkeypatch):
 
 @pytest.mark.parametrize("framing", FRAMINGS)
 def test_kept_nulls_take_the_fast_path(framing, monkeypatch):
-    """A NULL that is kept takes no slow path if it is alone in a column or a list."""
+    """A kept NULL does not need the reference if it is alone in a column or a list."""
     items = [{"s": {"NULL": True}, "n": {"NULL": True}}, FITTING]
     decoder = Decoder(SCHEMA, nulls="keep")
     monkeypatch.setattr(decoder, "_decode_plainly", None)
@@ -122,8 +122,8 @@ def test_kept_nulls_take_the_fast_path(framing, monkeypatch):
     ],
 )
 @pytest.mark.parametrize("framing", FRAMINGS)
-def test_a_misfit_is_rescued_whole_and_counted(framing, value, misfit):
-    """What fits no column is null there, is in the rescue column as it was received, and is counted once."""
+def test_a_misfit_is_rescued_unchanged_and_counted(framing, value, misfit):
+    """A value that fits no column is null there, is in the rescue column unchanged, and is counted once."""
     items = [FITTING, {**FITTING, **value}, FITTING]
     decoder = Decoder(SCHEMA)
     batch = decoder.decode(framed(items, framing), framing)
@@ -144,13 +144,13 @@ def test_a_misfit_is_rescued_whole_and_counted(framing, value, misfit):
 @pytest.mark.parametrize("width", [pa.decimal128, pa.decimal256])
 @pytest.mark.parametrize("scale", [-2, 5])
 def test_decimals_of_odd_scales_are_not_read(width, scale):
-    """A column whose last place is before the point, or behind all its digits, is refused, not filled with junk."""
+    """A column with a negative scale, or a scale above its precision, is refused, not filled with wrong values."""
     with pytest.raises(SchemaError, match=rf"^d: no column is read as decimal...\(4, {scale}\): declare a scale"):
         from_dynamodb_json(b'{"d":{"N":"300"}}', pa.schema([("d", width(4, scale))]))
 
 
 def test_misfits_add_up_over_calls():
-    """Counts grow from call to call, the first example stays, and long examples are cut."""
+    """Counts grow from call to call, the first example is kept, and long examples are cut."""
     decoder = Decoder(SCHEMA)
     for text in ("x" * 300, "y"):
         decoder.decode(framed([{"q": {"S": text}}], "items"), "items")
@@ -192,7 +192,7 @@ def test_misfits_add_up_over_calls():
 )
 @pytest.mark.parametrize("framing", ["export", "items"])
 def test_broken_lines_are_refused_with_their_line(framing, text, message):
-    """What is not DynamoDB JSON is refused, never read as a missing value; the message has line and path."""
+    """Text that is not DynamoDB JSON is refused, never read as a missing value. The message has line and path."""
     line = f'{{"Item":{text}}}' if framing == "export" else text
     good = framed([FITTING, FITTING], framing).decode()
     with pytest.raises(DecodeError, match=message) as caught:
@@ -204,7 +204,7 @@ def test_broken_lines_are_refused_with_their_line(framing, text, message):
 @pytest.mark.parametrize("text", ["null", " \n null", "{}null", '{"s":{"S":"x"}}\nnull\n', "\ufeffnull"])
 @pytest.mark.parametrize("framing", FRAMINGS)
 def test_a_null_for_a_document_is_refused(framing, text):
-    """A null where an item should be, which crashes Arrow's own parser, is refused."""
+    """A null instead of an item, which crashes Arrow's parser, is refused."""
     with pytest.raises(DecodeError, match="expected"):
         Decoder(SCHEMA).decode(text.encode(), framing)
 
@@ -224,13 +224,13 @@ def test_a_null_for_a_document_is_refused(framing, text):
     ],
 )
 def test_another_framing_or_a_broken_item_is_refused(data, framing, message):
-    """Data in another framing than the given one is refused; the place of an item is named, in a page by its number."""
+    """Data in another framing than the given one is refused. The message names the line, or the item of a page."""
     with pytest.raises(DecodeError, match=message):
         Decoder(SCHEMA).decode(data, framing)
 
 
 def test_deep_nesting_is_refused():
-    """Nesting that no item has is an error like any other."""
+    """Nesting deeper than any item's is a clear error."""
     deep = '{"L":[' * 3000 + "]}" * 3000
     with pytest.raises(DecodeError, match="nested deeper"):
         from_dynamodb_json(f'{{"a":{deep}}}'.encode())
@@ -243,7 +243,7 @@ MOST_NESTED = 400
 @pytest.mark.parametrize("opening", ['{"L":[', '{"M":{"a":'])
 @pytest.mark.parametrize("depth", [31, 32, 33, 63, 64, 65, 100, 300, *range(440, 520, 3)])
 def test_nesting_that_no_schema_has_is_json_or_refused(opening, depth):
-    """Below the levels of an item a column is JSON with whole values; what Python cannot nest is refused."""
+    """Below the levels of an item, a column is JSON with complete values. Nesting beyond Python's limit is refused."""
     closing = "".join({"[": "]", "{": "}"}.get(sign, "") for sign in opening[::-1])
     text = f'{{"a":{opening * depth}{{"S":"x"}}{closing * depth}}}'
     if depth > MOST_NESTED:
@@ -251,18 +251,18 @@ def test_nesting_that_no_schema_has_is_json_or_refused(opening, depth):
             from_dynamodb_json(text.encode())
         return
     batch = from_dynamodb_json(text.encode())
-    found, levels = batch.column("a")[0].as_py(), 0
-    while not isinstance(found, str):
-        [found] = found.values() if isinstance(found, dict) else found
+    value, levels = batch.column("a")[0].as_py(), 0
+    while not isinstance(value, str):
+        [value] = value.values() if isinstance(value, dict) else value
         levels += 1
     assert levels == min(depth, 33)
-    assert found == "x" if depth <= 32 else found.count(opening[:4]) == depth - 33
+    assert value == "x" if depth <= 32 else value.count(opening[:4]) == depth - 33
 
 
 @pytest.mark.parametrize("framing", FRAMINGS)
 @pytest.mark.parametrize("layout", [{"indent": 1}, {"separators": (" ,\t", " : ")}], ids=str)
 def test_white_space_is_legal(framing, layout):
-    """Other writers' white space changes nothing, new lines inside an item included."""
+    """White space of other writers changes nothing, even line ends inside an item."""
     data = b" \r\n" + framed([FITTING, {}], framing, **layout) + b"\n\n"
     batch = Decoder(SCHEMA).decode(data, framing)
     assert batch.equals(reference([FITTING, {}], SCHEMA))
@@ -272,7 +272,7 @@ def test_white_space_is_legal(framing, layout):
 @pytest.mark.parametrize("slice_bytes", [1, 40, 700])
 @pytest.mark.parametrize("indent", [None, 1])
 def test_long_inputs_are_cut_at_lines(framing, slice_bytes, indent, monkeypatch):
-    """However long inputs are cut, rows, misfits and their counts are the same."""
+    """Rows, misfits and their counts do not depend on how long inputs are cut."""
     monkeypatch.setattr(kernel_decoder, "SLICE_BYTES", slice_bytes)
     items = [FITTING, {"q": {"S": "a\nb"}}, {}, {"n": {"N": "1e2"}}] * 3
     decoder = Decoder(SCHEMA)
@@ -282,7 +282,7 @@ def test_long_inputs_are_cut_at_lines(framing, slice_bytes, indent, monkeypatch)
 
 
 def test_a_line_number_counts_from_the_start(monkeypatch):
-    """The line of an error is the line of the whole input, not of the slice."""
+    """The line of an error counts from the start of the input, not of the slice."""
     monkeypatch.setattr(kernel_decoder, "SLICE_BYTES", 40)
     with pytest.raises(DecodeError, match=r"^line 9: s: expected one type") as caught:
         Decoder(SCHEMA).decode(b'{"s":{"S":"x"}}\n' * 8 + b'{"s":{}}\n', "items")
@@ -293,7 +293,7 @@ def test_a_line_number_counts_from_the_start(monkeypatch):
     "wrap", [bytes, bytearray, memoryview, pa.py_buffer], ids=["bytes", "bytearray", "view", "arrow"]
 )
 def test_any_bytes_like_is_taken(wrap):
-    """Data comes in any object that holds bytes."""
+    """Data can be in any object that contains bytes."""
     assert from_dynamodb_json(wrap(b'{"s":{"S":"x"}}')).column("s").to_pylist() == ["x"]
 
 
@@ -317,7 +317,7 @@ def test_any_bytes_like_is_taken(wrap):
     ],
 )
 def test_the_framing_is_found(data, column):
-    """Pages, export lines, bare item lines and nothing at all are distinguished."""
+    """Pages, export lines, item lines and empty data are distinguished."""
     batch = from_dynamodb_json(data)
     assert batch.schema.names[-1] == "_rescue"
     if column is None:
@@ -326,8 +326,8 @@ def test_the_framing_is_found(data, column):
         assert batch.column("a").to_pylist() == column
 
 
-def test_only_the_first_document_tells_the_framing():
-    """What follows the first document is not read to tell how items are framed, however long that one is."""
+def test_only_the_first_document_determines_the_framing():
+    """Text after the first document is not read to detect the framing, even if that document is long."""
     line = b'{"Item":{"a":{"S":"' + b"x" * 100_000 + b'"}}}'
     assert framing_of(b"\n" * 5_000 + line + b"\n" * 1_000_000 + b"\xff") == "export"
     with pytest.raises(DecodeError, match=r"^line 5002: byte 105023 is not UTF-8"):
@@ -354,7 +354,7 @@ def test_only_the_first_document_tells_the_framing():
     ],
 )
 def test_a_document_that_others_follow_is_framed_as_it_is_alone(document):
-    """Where the first of many documents need not be parsed, its framing is that of parsing it."""
+    """Where the first of many documents need not be parsed, its framing equals that of parsing it."""
     alone = framing_of(document.encode())
     assert framing_of(f"{document}\n{{}}\n".encode()) == alone
     assert framing_of(memoryview(f"{document}\n{document}".encode())) == alone
@@ -362,18 +362,18 @@ def test_a_document_that_others_follow_is_framed_as_it_is_alone(document):
 
 @pytest.mark.parametrize("slice_bytes", [40, 1 << 16])
 def test_views_are_cut_at_lines(slice_bytes, monkeypatch):
-    """Views and arrays of bytes are decoded as bytes are, however far apart the ends of lines."""
+    """Views and arrays of bytes are decoded like bytes, regardless of the distance of line ends."""
     monkeypatch.setattr(kernel_decoder, "SLICE_BYTES", slice_bytes)
     items = [{"s": {"S": "x" * length}} for length in (1, 50_000, 0, 10, 70_000, 3)] * 2
     data = framed(items, "items")
     batches = [from_dynamodb_json(wrap(data), SCHEMA) for wrap in (bytes, bytearray, memoryview)]
     assert all(batch.equals(reference(items, SCHEMA)) for batch in batches)
-    apart = memoryview(bytes(each for byte in data for each in (byte, 0)))[::2]
+    apart = memoryview(bytes(pair_byte for byte in data for pair_byte in (byte, 0)))[::2]
     assert from_dynamodb_json(apart, SCHEMA).equals(batches[0])
 
 
 def test_a_schema_that_was_used_before_is_used_again():
-    """A later call forgets what fitted no column before, and tells schemas of other metadata apart."""
+    """A later call does not report earlier misfits, and distinguishes schemas with other metadata."""
     texts = pa.schema([pa.field("s", pa.list_(pa.string()))])
     sets = pa.schema([pa.field("s", pa.list_(pa.string()), metadata={"ddb:type": "SS"})])
     data = b'{"s":{"SS":["x"]}}'
@@ -389,7 +389,7 @@ def test_a_schema_that_was_used_before_is_used_again():
 @settings(deadline=None)
 @given(tables(), tables())
 def test_columns_that_were_inferred_before_are_those_of_the_items(one, other):
-    """Whatever was decoded before, the columns are those that the items at hand show."""
+    """The columns are inferred from the given items, regardless of earlier calls."""
     for items in (one, other, one * 2 + other, other * 3 + one):
         if items:
             wanted = ItemSchema.of_items(items).to_arrow()
@@ -400,7 +400,7 @@ def test_columns_that_were_inferred_before_are_those_of_the_items(one, other):
     st.one_of(tables(), st.lists(ITEMS, max_size=6)), st.sampled_from(["keep", "merge"]), st.booleans(), st.booleans()
 )
 def test_items_without_a_schema_take_one_walk_to_the_same_rows(items, nulls, escaped, is_page):
-    """The walk that shows the columns fills them: with the same rows, and misfits, as a second walk."""
+    """The walk that infers the columns fills them, with the same rows and misfits as a second walk."""
     framing = "page" if is_page else "items"
     lines = [json.dumps(item, ensure_ascii=escaped, indent=1 if escaped else None) for item in items]
     body = (f'{{"Items":[{",".join(lines)}]}}' if is_page else "\n".join(lines)).encode()
@@ -408,14 +408,14 @@ def test_items_without_a_schema_take_one_walk_to_the_same_rows(items, nulls, esc
     wanted = Decoder(decode._columns_of(body, framing), nulls=nulls).decode(body, framing)
     assert columns.equals(decode._columns_of(body, framing), check_metadata=True)
     assert batch is None or batch.equals(wanted, check_metadata=True)
-    # Columns of maps have several paths, and the JSON of a column may take more memory than there was.
+    # Columns of maps have several paths, and the JSON of a column may need more memory than available.
     has_json = b"JSON" in wanted.schema.serialize().to_pybytes()
     has_maps = any(pa.types.is_map(inner) for field in wanted.schema for inner in types_in(field.type))
     assert batch is not None or has_json or has_maps
 
 
 def types_in(arrow_type):
-    """Yield a type and all that are in it."""
+    """Yield a type and all nested types."""
     yield arrow_type
     for index in range(arrow_type.num_fields):
         yield from types_in(arrow_type.field(index).type)
@@ -432,16 +432,16 @@ def types_in(arrow_type):
         ({"N": "1"}, {"N": "1.5"}),
     ],
 )
-def test_columns_follow_what_there_is_more_of(one, other):
-    """Bodies of the same names and types that differ by how many values have which get each their own columns."""
-    rest = [{"a": one}, {"a": other}]
-    for more in (rest, [rest[0]] * 3 + rest, [rest[0], *[rest[1]] * 3]):
+def test_columns_follow_the_more_frequent_type(one, other):
+    """Bodies with the same names and types but other counts of each type get different columns."""
+    both = [{"a": one}, {"a": other}]
+    for more in (both, [both[0]] * 3 + both, [both[0], *[both[1]] * 3]):
         batch = from_dynamodb_json(framed(more, "items"))
         assert batch.schema.equals(ItemSchema.of_items(more).to_arrow(), check_metadata=True)
 
 
 def test_threads_share_no_decoder():
-    """Calls at once, of one schema, give each their own rows."""
+    """Concurrent calls with one schema return their own rows."""
     bodies = [framed([{"s": {"S": f"{number}"}}] * 2_000, "items") for number in range(8)]
     with ThreadPoolExecutor(4) as threads:
         batches = list(threads.map(lambda body: from_dynamodb_json(body, SCHEMA), bodies * 4))
@@ -450,13 +450,13 @@ def test_threads_share_no_decoder():
 
 @pytest.mark.parametrize("data", ['{"s":{"S":"x"}}', None, 5, [b"{}"]])
 def test_what_holds_no_bytes_is_refused(data):
-    """Text, and whatever else is not bytes, is refused as such."""
+    """Text and other objects that are not bytes are refused."""
     with pytest.raises(DecodeError, match="is not bytes"):
         from_dynamodb_json(data)
 
 
-def test_nulls_are_kept_unless_a_schema_or_the_caller_says_otherwise():
-    """Without a schema NULL is distinct from a missing attribute; with one it is on request."""
+def test_nulls_are_kept_unless_a_schema_or_the_caller_overrides():
+    """Without a schema NULL differs from a missing attribute. With a schema it does on request."""
     data = b'{"a":{"NULL":true},"m":{"M":{"x":{"NULL":true}}}}\n{}\n'
     kept = ['{"a":{"NULL":true},"m":{"M":{"x":{"NULL":true}}}}', None]
     assert from_dynamodb_json(data).column("_rescue").to_pylist() == kept
@@ -469,7 +469,7 @@ def test_nulls_are_kept_unless_a_schema_or_the_caller_says_otherwise():
 
 
 def test_names_that_hold_a_nul_have_columns_of_other_names():
-    """A NUL ends no name; columns go without it, for elsewhere it ends theirs."""
+    """Columns of names with a NUL have names without it, since other programs cut names at a NUL."""
     item = {"\0": {"S": "1"}, "a": {"S": "2"}, "a\0b": {"S": "3"}, "m": {"M": {"\0": {"N": "4"}, "\0x": {"N": "5"}}}}
     batch = from_dynamodb_json(json.dumps(item).encode())
     assert batch.schema.names == ["__6e340b9c", "a", "ab__59b271ae", "m", "_rescue"]
@@ -481,20 +481,20 @@ def test_names_that_hold_a_nul_have_columns_of_other_names():
 
 
 def test_an_attribute_named_item_is_no_frame():
-    """A bare item whose one attribute is called Item is that item."""
+    """A bare item whose only attribute is named Item is not an export line."""
     assert list(items_of(from_dynamodb_json(b'{"Item":{"M":{"x":{"S":"1"}}}}'))) == [{"Item": {"M": {"x": {"S": "1"}}}}]
     assert list(items_of(from_dynamodb_json(b'{"Item":{"M":{"S":"1"}}}'))) == [{"M": {"S": "1"}}]
 
 
 @pytest.mark.parametrize("data", [b"[]", b'"x"', b"{", b'{"Item":{"a":{"S":"x"}},"ConsumedCapacity":{}}', b"\xff"])
 def test_other_data_is_refused(data):
-    """Data that is none of the known forms is refused."""
+    """Data in none of the framings is refused."""
     with pytest.raises(DecodeError):
         from_dynamodb_json(data)
 
 
 def test_a_given_schema_is_kept():
-    """Given a schema, columns are exactly its, whatever the data."""
+    """With a schema, the columns are exactly those of the schema, regardless of the data."""
     schema = pa.schema([("n", pa.float64()), ("m", pa.map_(pa.string(), pa.int64())), ("absent", pa.large_string())])
     batch = from_dynamodb_json(b'{"n":{"N":"0.1"},"m":{"M":{"k":{"N":"1"},"o":{"NULL":true}}},"x":{"S":"y"}}', schema)
     assert batch.schema.types[:3] == schema.types
@@ -502,7 +502,7 @@ def test_a_given_schema_is_kept():
 
 
 def test_json_columns_hold_any_value_exactly():
-    """A JSON column has the attribute value as compact text, numbers as they were written."""
+    """A JSON column has the attribute value as compact text, with numbers as they were written."""
     schema = pa.schema([pa.field("j", pa.string(), metadata={"ddb:type": "JSON"})])
     values = [{"M": {"k": {"N": "1.50"}}}, {"S": "é"}, {"NULL": True}, {"L": []}]
     batch = from_dynamodb_json(framed([{"j": value} for value in values], "items", indent=None), schema)
@@ -523,10 +523,10 @@ TOKENS += [b"\\ud800"]
     ),
 )
 def test_mutated_bytes_are_read_as_the_reference_reads_them(framing, mutations):
-    """Whatever happens to the bytes, the fast path gives the reference's batch or its refusal."""
+    """For any mutation of the bytes, the fast path gives the reference's batch or its refusal."""
     data = framed([FITTING, {"s": {"NULL": True}}], framing)
-    for place, length, token in mutations:
-        start = place % len(data)
+    for position, length, token in mutations:
+        start = position % len(data)
         data = data[:start] + token + data[start + length :]
     decoder = Decoder(SCHEMA)
     try:

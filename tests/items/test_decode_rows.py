@@ -1,4 +1,4 @@
-"""Columns of DynamoDB JSON, row by row."""
+"""Decoding of columns of DynamoDB JSON, row by row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEMA = pa.schema([("a", pa.string()), ("n", pa.int64())])
 GOOD = '{"a":{"S":"x"}}'
 FRAMED = '{"Item":{"a":{"S":"y"}}}'
 
-# What begins and ends as an item does and is none, or looks like one only beside its neighbours.
+# Texts that begin and end like an item but are not one, or look like one only next to other texts.
 BAD = ["", "[]", '{"a":{"S":"}', '{"}}', "{}{}", f"{GOOD}\n{GOOD}", '{"a":{"X":"y"}}', "{", "}", "null"]
 
 
@@ -28,7 +28,7 @@ NOTHING = {"a": None, "n": None, "_rescue": None}
 
 
 def alone(text):
-    """Return what a text is as the only line of a body; None if it is not one item."""
+    """Return the row of a text as the only line of a body, or None if it is not one item."""
     if text is None:
         return NOTHING
     try:
@@ -44,7 +44,7 @@ TEXTS = st.lists(st.sampled_from([GOOD, GOOD, FRAMED, None, f" {GOOD}\n", '{"n":
 @example([GOOD, "{}{}", '{"}}'], pa.string(), 0)
 @given(TEXTS, st.sampled_from([pa.string(), pa.large_string(), pa.string_view(), pa.binary()]), st.integers(0, 2))
 def test_each_row_is_what_it_is_alone(texts, arrow_type, start):
-    """Whatever stands beside it, a row gives what it gives alone, and a malformed one a row of nulls."""
+    """A row does not depend on other rows. A malformed one is a row of nulls."""
     column = pa.array([text if text is None else text.encode() for text in texts], pa.binary())
     rows = column.cast(arrow_type).slice(start)
     wanted = [alone(text) or NOTHING for text in texts][start:]
@@ -64,7 +64,7 @@ def test_the_first_malformed_row_is_named(texts):
 
 @given(tables(), st.booleans(), st.integers(1, 200))
 def test_a_column_is_its_lines(items, framed, slice_bytes):
-    """A column of items gives the batch that its rows give as lines, in how many pieces ever they are decoded."""
+    """A column of items gives the same batch as its rows as lines, for any number of pieces."""
     schema = ItemSchema.of_items(items).to_arrow()
     texts = [json.dumps({"Item": item} if framed else item) for item in items]
     wanted = Decoder(schema).decode("\n".join(texts).encode(), "export" if framed else "items")
@@ -74,7 +74,7 @@ def test_a_column_is_its_lines(items, framed, slice_bytes):
 
 
 def test_text_that_is_not_utf8_is_malformed():
-    """A column that Spark made of any bytes is looked at row by row."""
+    """A column with bytes that are not UTF-8, which Spark can produce, is examined row by row."""
     offsets, data = np.array([0, 2, 5, 7], np.int32), b"{}{\xff}{}"
     column = pa.Array.from_buffers(pa.string(), 3, [None, pa.py_buffer(offsets.data), pa.py_buffer(data)])
     assert RowDecoder(SCHEMA).decode(column, strict=False).num_rows == 3
@@ -83,7 +83,7 @@ def test_text_that_is_not_utf8_is_malformed():
 
 
 def test_nulls_can_be_kept():
-    """With nulls=keep NULL is distinct from a missing attribute."""
+    """With nulls=keep NULL differs from a missing attribute."""
     texts = pa.array(['{"a":{"NULL":true}}', "{}"])
     rescued = [RowDecoder(SCHEMA, nulls=nulls).decode(texts)["_rescue"].to_pylist() for nulls in ("merge", "keep")]
     assert rescued == [[None, None], ['{"a":{"NULL":true}}', None]]

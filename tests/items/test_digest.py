@@ -24,26 +24,26 @@ def digest_of(items):
 
 @given(st.lists(ITEMS, max_size=6), st.randoms(use_true_random=False))
 def test_order_and_partitioning_do_not_matter(items, random):
-    """Items in any order, in any number of parts, have one digest."""
+    """The digest does not depend on the order of items or the number of parts."""
     shuffled = random.sample(items, len(items))
     cut = random.randint(0, len(items))
     parts = digest_of(shuffled[:cut])
-    rest = Digest()
-    rest.add_items(shuffled[cut:])
-    parts.merge(pickle.loads(pickle.dumps(rest)))
+    remaining = Digest()
+    remaining.add_items(shuffled[cut:])
+    parts.merge(pickle.loads(pickle.dumps(remaining)))
     assert parts == digest_of(items) == Digest(*parts.as_tuple())
     assert len(parts.hexdigest()) == 32
 
 
 @given(ITEMS, ITEMS)
 def test_different_items_differ(one, other):
-    """Two items have one digest exactly if they are the same item."""
+    """Two items have one digest exactly if they are equal."""
     assert (digest_of([one]) == digest_of([other])) == (meaning_of_item(one) == meaning_of_item(other))
 
 
 @given(ITEMS, ITEMS, st.data())
 def test_moved_values_do_not_cancel(one, other, data):
-    """Values that change places, among attributes, items or levels, change the sum of their hashes."""
+    """Values swapped among attributes, items or levels change the sum of their hashes."""
     assume(one and other)
     here, there = data.draw(st.sampled_from(sorted(one))), data.draw(st.sampled_from(sorted(other)))
     swapped = [{**one, here: other[there]}, {**other, there: one[here]}]
@@ -68,7 +68,7 @@ def test_moved_values_do_not_cancel(one, other, data):
     ],
 )
 def test_spellings_of_one_value_agree(one, other):
-    """Text forms of numbers and base64, and the order of sets and maps, change nothing."""
+    """Texts of numbers and base64, and the order of sets and maps, do not change the digest."""
     assert digest_of([{"a": one}]) == digest_of([{"a": other}])
 
 
@@ -89,15 +89,15 @@ def test_near_values_differ(one, other):
 
 
 def test_the_digest_is_as_documented():
-    """The examples of the page that defines the digest have the digests it says."""
+    """The examples of the page that defines the digest have the documented digests."""
     page = Path(__file__).parents[2] / "docs/digest.md"
     examples = re.findall(r"^\| `(\{.*\})` \| `([0-9a-f]{32})` \|$", page.read_text("utf-8"), re.MULTILINE)
     assert len(examples) > 9
     assert [digest_of([json.loads(item)]).hexdigest() for item, _ in examples] == [digest for _, digest in examples]
 
 
-def test_every_type_is_a_type_of_its_own():
-    """Empty and alike contents of different types, or at different places, have different digests."""
+def test_every_type_has_its_own_digest():
+    """Empty and equal contents of different types, or at different paths, have different digests."""
     alike = [{tag: []} for tag in ("SS", "NS", "BS", "L")] + [{tag: ""} for tag in ("S", "B")]
     alike += [{"M": {}}, {"NULL": True}, {"BOOL": False}, {"BOOL": True}, {"N": "0"}, {"N": "1"}]
     alike += [{tag: ["MQ=="]} for tag in ("SS", "BS")] + [{tag: "MQ=="} for tag in ("S", "B")] + [{"NS": ["1"]}]
@@ -108,9 +108,9 @@ def test_every_type_is_a_type_of_its_own():
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33])
 def test_every_byte_counts(size):
-    """Another bit anywhere, a zero more and a zero less are another digest."""
+    """Another bit at any position, one zero more or one zero less changes the digest."""
     data = bytes(range(1, size + 1))
     others = [data + b"\0", b"\0" + data, data[:-1] if data else b"x"]
-    others += [bytes([*data[:place], data[place] ^ 1, *data[place + 1 :]]) for place in range(size)]
-    values = [{"a": {"B": encode_base64(each)}} for each in (data, *others)]
+    others += [bytes([*data[:position], data[position] ^ 1, *data[position + 1 :]]) for position in range(size)]
+    values = [{"a": {"B": encode_base64(content)}} for content in (data, *others)]
     assert len({digest_of([value]).total for value in values}) == len(set(others)) + 1

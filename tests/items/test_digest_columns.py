@@ -28,7 +28,7 @@ N_ONE, N_TWO = {"N": "1"}, {"N": "2"}
 
 
 def digest_of(items):
-    """Return the digest of items, by the plain reference."""
+    """Return the digest of items, by the reference."""
     digest = Digest()
     digest.add_items(items)
     return digest
@@ -40,7 +40,7 @@ def digest_of_batch(batch):
 
 
 def batch_of(items, *, keep_nulls=True):
-    """Return items as a record batch, by the plain reference."""
+    """Return items as a record batch, by the reference."""
     schema = normalize_schema(ItemSchema.of_items(items).to_arrow())
     return RowBuilder(schema, keep_nulls=keep_nulls).batch(items, MisfitLog())
 
@@ -51,14 +51,14 @@ def sums_of(batch):
 
 
 def assert_same(batch):
-    """Check that the loops and the plain reference have one digest for each row and for all of them."""
+    """Check that the loops and the reference have one digest for each row and for all of them."""
     items = list(items_of(batch))
     assert digest_of_batch(batch) == digest_of(items)
     assert sums_of(batch) == [digest_of([item]) for item in items]
 
 
 def through_parquet(batch):
-    """Return a batch as it comes back from a file."""
+    """Return a batch after a round trip through a file."""
     file = io.BytesIO()
     pq.write_table(pa.Table.from_batches([batch]), file)
     return pq.read_table(io.BytesIO(file.getvalue())).combine_chunks()
@@ -66,7 +66,7 @@ def through_parquet(batch):
 
 @given(st.lists(ITEMS, max_size=6) | tables())
 def test_rows_have_the_digests_of_their_items(items):
-    """Each row has the digest that the reference has for its item, whatever the columns."""
+    """Each row has the digest that the reference has for its item, regardless of the columns."""
     batch = batch_of(items)
     assert digest_of_batch(batch) == digest_of(items)
     assert sums_of(batch) == [digest_of([item]) for item in items]
@@ -90,7 +90,7 @@ def test_every_way_has_one_digest(items, random):
 
 @given(tables(), st.data())
 def test_a_single_change_changes_the_digest(items, data):
-    """Another value in one place of one item, or one item less, is another digest."""
+    """Another value at one position of one item, or one item less, changes the digest."""
     assume(items)
     before = digest_of_batch(batch_of(items))
     row = data.draw(st.integers(0, len(items) - 1))
@@ -153,7 +153,7 @@ def test_large_sets(tag):
 
 
 def test_the_last_of_equal_members_counts():
-    """A map that holds a name twice has its last value, as a Python dict would."""
+    """A map with a repeated name has its last value, like a Python dict."""
     twice = [("b", 1), ("a", 2), ("b", 3), ("b", 4)]
     column = pa.array([[("b", 1)], twice, None, twice * 40, [("a", 2), ("b", 4)]], pa.map_(pa.string(), pa.int64()))
     batch = pa.record_batch([column], names=["m"])
@@ -161,8 +161,8 @@ def test_the_last_of_equal_members_counts():
     assert sums_of(batch)[1] == sums_of(batch)[4]
 
 
-def test_what_lies_under_null_does_not_count():
-    """A null struct or list hides whatever its children hold."""
+def test_values_under_null_do_not_count():
+    """A null struct or list hides any values of its children."""
     hidden = pa.StructArray.from_arrays([pa.array([float("nan"), 1.0])], ["x"], mask=pa.array([True, False]))
     batch = pa.record_batch([hidden], names=["s"])
     assert sums_of(batch) == [digest_of([{}]), digest_of([{"s": {"M": {"x": {"N": "1"}}}}])]
@@ -173,7 +173,7 @@ HIDES_FIRST = pa.array([True, False, False])
 
 
 @pytest.mark.parametrize(
-    ("column", "wanted"),
+    ("column", "expected"),
     [
         (pa.ListArray.from_arrays([0, 1, 1, 3], NOT_A_NUMBER, mask=HIDES_FIRST), [{"L": []}, {"L": [N_ONE, N_TWO]}]),
         (
@@ -184,14 +184,14 @@ HIDES_FIRST = pa.array([True, False, False])
     ],
     ids=["list", "map", "fixed"],
 )
-def test_what_lies_under_null_lists_and_maps_does_not_count(column, wanted):
-    """A null list or map hides its values too, and those of the others keep their places and names."""
+def test_values_under_null_lists_and_maps_do_not_count(column, expected):
+    """A null list or map hides its values. Other values keep their indices and names."""
     batch = pa.record_batch([column], names=["a"])
-    assert sums_of(batch) == [digest_of([{}]), *(digest_of([{"a": value}]) for value in wanted)]
+    assert sums_of(batch) == [digest_of([{}]), *(digest_of([{"a": value}]) for value in expected)]
 
 
 def test_a_member_that_is_always_null():
-    """A member without any value is missing, also where structs beside it are null."""
+    """A member without any value is missing, also where structs next to it are null."""
     batch = pa.record_batch([pa.array([{"x": None, "y": 1}, None, {"x": None, "y": 2}])], names=["s"])
     assert sums_of(batch) == [
         digest_of([{"s": {"M": {"y": N_ONE}}}]),
@@ -208,7 +208,7 @@ def test_a_batch_of_several_slices():
 
 
 def test_nothing_has_the_digest_of_nothing():
-    """No rows add nothing; a row without attributes is an item."""
+    """No rows add nothing. A row without attributes is an item."""
     assert digest_of_batch(pa.record_batch([pa.array([], pa.string())], names=["a"])) == Digest()
     assert digest_of_batch(pa.record_batch([pa.array([None], pa.string())], names=["a"])) == digest_of([{}])
 
@@ -237,7 +237,7 @@ BROKEN = pa.array([b"1\xff"], pa.binary()).view(pa.string())
     ],
 )
 def test_refused(column, tag, error, message):
-    """What DynamoDB cannot hold has no digest."""
+    """Values without an encoding in DynamoDB have no digest."""
     field = pa.field("a", column.type, metadata={"ddb:type": tag} if tag else None)
     with pytest.raises(error, match=message):
         digest_of_batch(pa.record_batch([column], schema=pa.schema([field])))
@@ -258,7 +258,7 @@ def test_refused(column, tag, error, message):
     ids=lambda column: str(column.type),
 )
 def test_a_row_is_the_item_that_writing_it_sends(column):
-    """Arrow types that decoding never makes have the digest of the items they are encoded to."""
+    """Arrow types that decoding never makes have the digest of the items to which they are encoded."""
     batch = pa.record_batch([column], names=["a"])
     lines = to_dynamodb_json(batch).splitlines()
     assert digest_of_batch(batch) == digest_of(map(json.loads, lines))
@@ -266,7 +266,7 @@ def test_a_row_is_the_item_that_writing_it_sends(column):
 
 @given(st.lists(ITEMS | st.none(), max_size=6), st.booleans(), st.sampled_from([(",", ":"), (" , ", " : ")]))
 def test_rescued_attributes_have_the_digest_of_their_items(items, is_ascii, separators):
-    """What rescue texts hold is digested as their items are, whatever their text form, also where they are sliced."""
+    """Rescued attributes have the digest of their items, for any text encoding and also in slices."""
     texts = [None if item is None else json.dumps(item, ensure_ascii=is_ascii, separators=separators) for item in items]
     batch = pa.RecordBatch.from_pydict({"_rescue": pa.array(["{}", *texts], pa.string())}).slice(1)
     assert digest_of_batch(batch) == digest_of([item or {} for item in items])
@@ -274,7 +274,7 @@ def test_rescued_attributes_have_the_digest_of_their_items(items, is_ascii, sepa
 
 @given(st.lists(VALUES | st.none(), max_size=6), st.booleans(), st.sampled_from([(",", ":"), (" , ", " : ")]))
 def test_json_texts_have_the_digests_of_their_values(values, is_ascii, separators):
-    """Columns of JSON text, lists of them too, have the digests of the values that they hold."""
+    """Columns of JSON text, and lists of them, have the digests of the values."""
     texts = [value and json.dumps(value, ensure_ascii=is_ascii, separators=separators) for value in values]
     field = pa.field("a", pa.string(), metadata={"ddb:type": "JSON"})
     schema = pa.schema([field, pa.field("l", pa.list_(field.with_name("element")))])
@@ -290,7 +290,7 @@ DEEP = '{"L":[' * 70 + "]}" * 70
 @pytest.mark.parametrize("refused", ['\ufeff{"S":"x"}', DEEP], ids=["mark", "deep"])
 @pytest.mark.parametrize("piece_bytes", [1, 100, 1 << 20])
 def test_texts_that_the_reference_reads(monkeypatch, refused, piece_bytes):
-    """A text that only the plain reference reads leaves the digests of the texts around it as they are."""
+    """A text that only the reference reads does not change the digests of other texts."""
     monkeypatch.setattr(texts, "_PIECE_BYTES", piece_bytes)
     monkeypatch.setattr(walker, "_MOST_PATHS", 2)
     values = [f'{{"M":{{"é{number % 7}":{{"N":"{number}"}}}}}}' for number in range(50)]
@@ -314,7 +314,7 @@ def test_texts_that_the_reference_reads(monkeypatch, refused, piece_bytes):
     ],
 )
 def test_text_that_is_not_one_value(text):
-    """A text that holds anything beside one value has no digest, whatever is joined to it to walk it."""
+    """A text with anything but one value has no digest, regardless of texts joined to it for the walk."""
     good = '{"S":"x"}'
     for rows in ([text], [good, text, good], [good] * 9 + [text]):
         with pytest.raises(DecodeError, match=r"^a: "):
@@ -322,13 +322,13 @@ def test_text_that_is_not_one_value(text):
 
 
 @pytest.mark.parametrize("parts", [('{"a":{"S":"x"}', "}"), ('{"a":{"S":"x"}}\0{}', ""), ('{"a":{"S":"x', 'y"}}')])
-def test_items_that_go_on_in_the_next_row(parts):
-    """Texts that are items only together have no digest."""
+def test_items_that_continue_in_the_next_row(parts):
+    """Texts that are items only when joined have no digest."""
     with pytest.raises(DecodeError, match=r"^_rescue: "):
         digest_of_batch(pa.record_batch([pa.array(parts)], names=["_rescue"]))
 
 
-def test_what_is_rescued_is_back_in_its_place():
+def test_a_rescued_attribute_counts():
     """A rescued attribute counts where its column is null, as in the items that such rows restore."""
     rescued = ['{"é":{"NULL":true}}', None, '{"a":{"S":"x"},"é":{"NULL":true}}', "{}"]
     batch = pa.record_batch([pa.array([1, 2, None, 4]), pa.array(rescued)], names=["a", "_rescue"])
@@ -336,18 +336,18 @@ def test_what_is_rescued_is_back_in_its_place():
 
 
 def test_an_attribute_given_twice():
-    """A value in its column and in the rescue column has no digest, as it cannot be written: either would be lost."""
+    """An attribute in its column and in the rescue column has no digest, like encoding: one value would be lost."""
     batch = pa.RecordBatch.from_pydict({"a": [1, 2, 3], "_rescue": [None, '{"b":{"S":"x"}}', '{"a":{"S":"x"}}']})
     with pytest.raises(EncodeError, match="row 2: _rescue: the attribute 'a' is in its column") as refused:
         ColumnDigest().add_batch(batch)
-    with pytest.raises(EncodeError) as wanted:
+    with pytest.raises(EncodeError) as expected:
         list(items_of(batch))
-    assert refused.value.args == wanted.value.args
+    assert refused.value.args == expected.value.args
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a":1}', '{"a":{"S":"x"},"a":{"S":"y"}}'])
 def test_rescued_text_that_is_no_item(text):
-    """What stands in the rescue column and is no DynamoDB JSON has no digest, as it cannot be written."""
+    """Text in the rescue column that is not DynamoDB JSON has no digest, like encoding."""
     batch = pa.RecordBatch.from_pydict({"_rescue": [None, text]})
     with pytest.raises(DecodeError, match=r"^_rescue: "):
         ColumnDigest().add_batch(batch)

@@ -15,14 +15,14 @@ from ddbio.items.digest_json import JsonDigest
 
 
 def digest_of(items):
-    """Return the digest of items, by the plain reference."""
+    """Return the digest of items, by the reference."""
     digest = Digest()
     digest.add_items(items)
     return digest
 
 
 def walked(body, framing):
-    """Return the digest by the walk alone."""
+    """Return the digest by the loops, without the reference."""
     digest = JsonDigest()._walk(body, framing)
     assert digest is not None
     return digest
@@ -30,7 +30,7 @@ def walked(body, framing):
 
 @given(st.lists(ITEMS, max_size=5), st.booleans(), st.sampled_from([None, 1]))
 def test_the_walk_has_the_digest_of_the_items(items, escaped, indent):
-    """Pages, export lines and bare lines, with escapes and white space or without, have the digest of their items."""
+    """Pages, export lines and item lines, with escapes and white space or without, have the digest of their items."""
 
     def print_json(value):
         return json.dumps(value, ensure_ascii=escaped, indent=indent).encode()
@@ -44,14 +44,14 @@ def test_the_walk_has_the_digest_of_the_items(items, escaped, indent):
 @pytest.mark.parametrize(
     "number", ["1", "-1.50", "007", ".5", "5.", "+1", "-0", "1e3", "1" * 19, "9" * 38, "0.0001", "1" * 19 + ".5"]
 )
-def test_every_text_form_of_numbers(number):
-    """Short and long, plain and other text forms of numbers are what the reference reads."""
+def test_every_text_of_numbers(number):
+    """Short and long, canonical and other texts of numbers are read as by the reference."""
     items = [{"a": {"N": number}, "b": {"NS": [number, "2"]}}]
     assert walked(json.dumps({"Items": items}).encode(), "page") == digest_of(items)
 
 
 def test_wide_and_deep_items():
-    """Hundreds of attributes and 64 levels are walked; what is beyond that is left to the reference."""
+    """Hundreds of attributes and 64 levels are walked. The reference reads larger items."""
     wide = {f"attribute {n}": {"N": str(n)} for n in range(700)}
     deep = {"S": "x"}
     for level in range(63):
@@ -66,7 +66,7 @@ def test_wide_and_deep_items():
 
 
 def test_many_pieces(monkeypatch):
-    """A body of several pieces has the digest of its items, also where the last piece is left to the reference."""
+    """A body of several pieces has the digest of its items, also if the reference reads the last piece."""
     monkeypatch.setattr(digest_json, "_PIECE_BYTES", 100)
     items = [{"pk": {"S": f"{n}" * 9}} for n in range(100)]
     lines = [json.dumps(item).encode() for item in items]
@@ -88,7 +88,7 @@ def test_many_pieces(monkeypatch):
     ],
 )
 def test_what_is_broken_is_refused_with_its_line(body, message):
-    """The reference says what is wrong with bytes that the walk refuses, and nothing of them counts."""
+    """For bytes that the loops refuse, the reference reports the error, and no part of them counts."""
     digest = JsonDigest()
     with pytest.raises(DecodeError, match=message):
         digest.add(body, "items")
@@ -96,11 +96,13 @@ def test_what_is_broken_is_refused_with_its_line(body, message):
 
 
 @given(st.lists(ITEMS, min_size=1, max_size=5), st.sampled_from([None, 1]), st.integers(1, 9), st.booleans())
-def test_blocks_have_the_digest_of_the_whole(items, indent, lines_per_block, is_export):
-    """Text in blocks of lines has its digest, also if a document goes on in the next block."""
+def test_blocks_have_the_digest_of_the_text(items, indent, lines_per_block, is_export):
+    """Text in blocks of lines has its digest, also if a document spans blocks."""
     framing = "export" if is_export else "items"
     documents = [{"Item": item} if is_export else item for item in items]
-    lines = b"".join(json.dumps(each, indent=indent).encode() + b"\n" for each in documents).splitlines(keepends=True)
+    lines = b"".join(json.dumps(document, indent=indent).encode() + b"\n" for document in documents).splitlines(
+        keepends=True
+    )
     blocks = [b"".join(lines[n : n + lines_per_block]) for n in range(0, len(lines), lines_per_block)]
     digest = JsonDigest()
     digest.add_blocks(blocks, framing)
@@ -108,7 +110,7 @@ def test_blocks_have_the_digest_of_the_whole(items, indent, lines_per_block, is_
 
 
 def test_an_error_in_a_block_has_its_line():
-    """An error in a later block, plain or after a document of many lines, counts lines from the first block."""
+    """The line of an error in a later block, plain or after a document of many lines, counts from the first block."""
     for start in ([b'{"a":{"N":"1"}}\n'] * 3, [b"{\n", b'"a":{"N":"1"}}\n', b"{}\n"]):
         digest = JsonDigest()
         with pytest.raises(DecodeError, match=r"^line 5: a") as caught:

@@ -31,7 +31,7 @@ def page_of(items):
 
 
 def batch_of(items, sample=None):
-    """Return a batch of the items, NULL distinct from missing."""
+    """Return a batch of the items, in which NULL differs from missing."""
     return Decoder(ItemSchema.of_items(sample or items).to_arrow(), nulls="keep").decode(page_of(items), "page")
 
 
@@ -43,7 +43,7 @@ def texts_of(encoded):
 
 @given(tables())
 def test_text_is_the_references_byte_for_byte(items):
-    """The compiled encoder writes exactly what the plain reference writes, and items come back as they were."""
+    """The compiled encoder writes exactly the text of the reference, and items survive a round trip."""
     batch = batch_of(items)
     text = ddbio.to_dynamodb_json(batch)
     assert text == reference(batch)
@@ -52,7 +52,7 @@ def test_text_is_the_references_byte_for_byte(items):
 
 @given(st.lists(ITEMS, max_size=4), st.lists(ITEMS, max_size=3))
 def test_items_that_fit_no_column_come_back(sample, others):
-    """Whatever the schema was inferred from, rescued values are back in their items, and nothing else is."""
+    """For any inferred schema, rescued values are in their items again, and nothing else is."""
     batch = batch_of(sample + others, sample)
     text = ddbio.to_dynamodb_json(batch)
     assert text == reference(batch)
@@ -61,7 +61,7 @@ def test_items_that_fit_no_column_come_back(sample, others):
 
 @given(tables())
 def test_spans_and_sizes_are_those_of_the_items(items):
-    """Each span holds its item, each size is what the documented rule counts."""
+    """Each span contains its item, and each size follows the documented rule."""
     batch = batch_of(items)
     encoded = Encoder(batch.schema).encode(batch)
     assert [json.loads(text) for text in texts_of(encoded)] == list(items_of(batch))
@@ -117,10 +117,10 @@ ROUND_TRIP = [
 ]
 
 
-# ORC keeps no metadata of fields: the schema restores it.
+# ORC stores no metadata of fields: the schema restores it.
 @pytest.mark.parametrize(("way", "needs_schema"), [(_parquet, False), (_feather, False), (_orc, True)])
 def test_items_survive_files(way, needs_schema):
-    """Items of every type come back from a file of their batch as they were, to the byte."""
+    """Items of every type survive a round trip through a file, to the byte."""
     batch = batch_of(ROUND_TRIP)
     text = ddbio.to_dynamodb_json(way(pa.Table.from_batches([batch])), batch.schema if needs_schema else None)
     assert text == ddbio.to_dynamodb_json(batch)
@@ -129,7 +129,7 @@ def test_items_survive_files(way, needs_schema):
 
 @given(tables())
 def test_any_items_survive_parquet(items):
-    """Whatever the items, Arrow → Parquet → Arrow changes none."""
+    """The round trip Arrow → Parquet → Arrow changes no item."""
     batch = batch_of(items)
     assert ddbio.to_dynamodb_json(_parquet(pa.Table.from_batches([batch]))) == ddbio.to_dynamodb_json(batch)
 
@@ -149,7 +149,7 @@ PYTHON = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["pk", "x", "y"]), PYTHON, max_size=3))
 def test_an_item_is_what_boto3_makes_of_it(values):
-    """What boto3's TypeSerializer accepts encodes to the same item, numbers in canonical form."""
+    """A value that boto3's TypeSerializer accepts encodes to the same item, with canonical numbers."""
 
     def plain(value):
         ((tag, content),) = value.items()
@@ -165,14 +165,14 @@ def test_an_item_is_what_boto3_makes_of_it(values):
 
 
 def test_lines_of_a_native_export():
-    """Lines can have a prefix and a suffix, as those of a native export."""
+    """Lines can have a prefix and a suffix, as in a native export."""
     batch = pa.RecordBatch.from_pydict({"a": ["x", None]})
     lines = Encoder(batch.schema).encode_lines(batch, prefix=b'{"Item":', suffix=b"}")
     assert lines == b'{"Item":{"a":{"S":"x"}}}\n{"Item":{}}\n'
 
 
 def test_a_batch_of_many_pieces_is_one():
-    """A batch that is printed in several pieces gives its items in order, and spans that fit the whole."""
+    """A batch that is printed in several pieces gives its items in order, with spans in the joined text."""
     batch = pa.RecordBatch.from_pydict({"n": range(20_000), "s": ["x" * 300] * 20_000})
     encoded = Encoder(batch.schema).encode(batch)
     texts = texts_of(encoded)
@@ -181,8 +181,8 @@ def test_a_batch_of_many_pieces_is_one():
 
 
 @given(st.lists(st.dictionaries(st.integers(0, 59).map("a{}".format), VALUES, max_size=4), max_size=20))
-def test_rows_of_many_columns_have_the_few_that_they_have(items):
-    """Rows of sixty columns with values in a few, or in none, are what the reference prints, rescued values too."""
+def test_sparse_rows_of_many_columns(items):
+    """Rows of sixty columns with values in a few, or in none, equal those of the reference, also if rescued."""
     every = {f"a{number}": {"S": "x"} for number in range(60)}
     batch = batch_of(items, [every])
     text = ddbio.to_dynamodb_json(batch)
@@ -191,7 +191,7 @@ def test_rows_of_many_columns_have_the_few_that_they_have(items):
 
 
 def test_texts_are_a_column():
-    """Items can be a column of texts, in which a row that DynamoDB refuses is an error, or null."""
+    """Items can be a column of texts. A row that DynamoDB refuses is an error, or null."""
     batch = pa.RecordBatch.from_pydict({"n": [1.5, float("inf"), None]})
     encoder = Encoder(batch.schema)
     assert encoder.encode_texts(batch, strict=False).to_pylist() == ['{"n":{"N":"1.5"}}', None, "{}"]
@@ -215,12 +215,14 @@ def test_another_schema_is_refused():
         Encoder(pa.schema([("a", pa.string())])).encode(pa.RecordBatch.from_pydict({"b": ["x"]}))
 
 
-def test_batches_of_many_pieces_come_out_whole():
-    """What is encoded in several pieces is back to back, also after a larger and a smaller batch."""
+def test_batches_of_many_pieces_are_complete():
+    """The text of several pieces is contiguous, also after a larger and a smaller batch."""
     wide = pa.record_batch([pa.array(range(40_000)), pa.array(["é" * 100] * 40_000)], names=["a", "b"])
     encoder = Encoder(wide.schema)
     for batch in (wide, wide.slice(39_990), wide.slice(7, 30_000)):
         lines = encoder.encode_lines(batch).splitlines()
         texts = texts_of(encoder.encode_view(batch))
         assert lines == texts
-        assert [json.loads(line)["a"]["N"] for line in lines] == [str(each) for each in batch.column("a").to_pylist()]
+        assert [json.loads(line)["a"]["N"] for line in lines] == [
+            str(number) for number in batch.column("a").to_pylist()
+        ]

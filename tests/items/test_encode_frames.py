@@ -1,4 +1,4 @@
-"""Whatever holds Arrow columns, as lines of DynamoDB JSON."""
+"""Objects with Arrow columns as lines of DynamoDB JSON."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ LINES = b'{"a":{"N":"1.5"}}\n{}\n'
     ],
     ids=["batch", "table", "reader", "pandas"],
 )
-def test_whatever_holds_columns(data):
+def test_all_objects_with_columns(data):
     """A batch, a table, a reader and a data frame give the same lines."""
     assert ddbio.to_dynamodb_json(data) == LINES
 
 
 @pytest.mark.parametrize("data", [None, "x", [{"a": 1}], BATCH.column(0), BATCH.to_struct_array()], ids=type)
-def test_what_holds_no_columns(data):
-    """Whatever is no table is refused by its kind."""
+def test_objects_without_columns(data):
+    """Other objects are refused. The message names their type."""
     with pytest.raises(SchemaError, match=f"^a {type(data).__name__} holds no columns"):
         ddbio.to_dynamodb_json(data)
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame([[1, 2]], columns=["a", "a"])], ids=str)
 def test_a_frame_that_is_no_table(frame):
-    """A frame that Arrow cannot read is refused as one."""
+    """A frame that Arrow cannot read is refused with its type."""
     with pytest.raises(SchemaError, match=r"^the DataFrame cannot be read as Arrow columns"):
         ddbio.to_dynamodb_json(frame)
 
 
 def test_rows_of_a_frame_are_not_numbered():
-    """What pandas numbers rows with is no attribute, in no order and no part of a frame; a named index is one."""
+    """Row numbers of pandas are not an attribute, in any order and part of a frame. A named index is one."""
     frame = pd.DataFrame({"a": [1.5, 2.5], "b": ["x", "y"]})
     last = b'{"a":{"N":"2.5"},"b":{"S":"y"}}\n'
     assert ddbio.to_dynamodb_json(frame[frame.a > 2]) == last
@@ -86,31 +86,33 @@ OBJECTS = {
 @pytest.mark.parametrize("values", OBJECTS)
 @pytest.mark.parametrize("beside", [["a", "b"], [NOON.date(), NOON], [10**20, 1]], ids=["text", "times", "numbers"])
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_objects_of_a_frame_are_what_they_are_in_dictionaries(values, beside, library):
-    """No type is inferred for a column of objects: its values stay exact, whatever stands in other columns."""
-    given, wanted = OBJECTS[values]
-    columns = {"v": given, "beside": (beside * 2)[: len(given)]}
+def test_objects_of_a_frame_are_what_they_are_in_dictionaries(values, other_values, library):
+    """No type is inferred for a column of objects: its values stay exact, regardless of other columns."""
+    values_in, expected = OBJECTS[values]
+    columns = {"v": values_in, "beside": (other_values * 2)[: len(values_in)]}
     if library == "pandas":
-        frame = pd.DataFrame({name: pd.Series(each, dtype=object) for name, each in columns.items()})
+        frame = pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in columns.items()})
     else:
-        frame = pl.DataFrame([pl.Series(name, each, dtype=pl.Object) for name, each in columns.items()])
-    found = [json.loads(line) for line in ddbio.to_dynamodb_json(frame).splitlines()]
-    assert [list(each) for each in found] == [["v", "beside"] if each else ["beside"] for each in wanted]
-    assert [each.get("v") for each in found] == [{"S": each} if isinstance(each, str) else each for each in wanted]
+        frame = pl.DataFrame([pl.Series(name, column, dtype=pl.Object) for name, column in columns.items()])
+    items = [json.loads(line) for line in ddbio.to_dynamodb_json(frame).splitlines()]
+    assert [list(item) for item in items] == [["v", "beside"] if item else ["beside"] for item in expected]
+    assert [item.get("v") for item in items] == [{"S": item} if isinstance(item, str) else item for item in expected]
 
 
-def test_columns_that_arrow_keeps_go_through_arrow():
-    """Objects of one type, also in lists and mappings, have columns of that type, which a schema and times can use."""
+def test_columns_of_one_type_are_arrow_columns():
+    """Objects of one type, also in lists and mappings, have columns of that type, usable by a schema and by times."""
     values = {"t": [NOON], "l": [["x"]], "m": [{"a": [1]}], "a": [np.array(["x"], object)]}
-    kinds = record_batch_reader(pd.DataFrame({name: pd.Series(each, dtype=object) for name, each in values.items()}))
+    kinds = record_batch_reader(
+        pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in values.items()})
+    )
     texts = pa.list_(pa.string())
     assert kinds.schema.types == [pa.timestamp("us"), texts, pa.struct([("a", pa.list_(pa.int64()))]), texts]
     lines = ddbio.to_dynamodb_json(pd.DataFrame({"t": pd.Series([NOON], dtype=object)}), timestamps={"t": "epoch_s"})
     assert lines == b'{"t":{"N":"1704110400"}}\n'
 
 
-def test_columns_without_a_form_are_refused():
-    """A period is no number, and the error says what to do."""
+def test_columns_without_an_encoding_are_refused():
+    """A period is not a number. The message has the remedy."""
     with pytest.raises(SchemaError, match=r"v: DynamoDB has no periods: use .dt.to_timestamp"):
         ddbio.to_dynamodb_json(pd.DataFrame({"v": pd.period_range("2024-01", periods=2, freq="M")}))
 
@@ -122,7 +124,7 @@ def test_long_integers_of_polars():
 
 
 def test_a_schema_restores_types():
-    """What a file has lost of DynamoDB's types a schema gives back, by name; other columns stay as they are."""
+    """A schema restores DynamoDB's types that a file has lost, by name. Other columns are unchanged."""
     table = pa.table({"a": [["x"]], "n": [1]})
     schema = pa.schema([pa.field("b", pa.string()), pa.field("a", pa.list_(pa.string()), metadata={"ddb:type": "SS"})])
     assert ddbio.to_dynamodb_json(table, schema) == b'{"a":{"SS":["x"]},"n":{"N":"1"}}\n'
@@ -130,20 +132,20 @@ def test_a_schema_restores_types():
 
 @pytest.mark.parametrize("schema", [None, pa.schema([("a", pa.large_string())])], ids=["as it is", "another type"])
 def test_a_slice_of_run_ends(schema):
-    """The rows of a slice keep their own values, whether a schema asks for another type or not."""
+    """The rows of a slice keep their own values, whether a schema has another type or not."""
     batch = pa.RecordBatch.from_arrays([pa.RunEndEncodedArray.from_arrays([2, 3, 5], ["x", "y", "z"])], ["a"])
     lines = ddbio.to_dynamodb_json(batch.slice(2), schema)
     assert lines == b'{"a":{"S":"y"}}\n{"a":{"S":"z"}}\n{"a":{"S":"z"}}\n'
 
 
-def test_a_column_that_is_not_what_the_schema_says():
-    """Where a column cannot become what the schema says, nothing is written."""
+def test_a_column_that_differs_from_the_schema():
+    """If a column cannot be converted to the schema's type, nothing is written."""
     with pytest.raises(SchemaError, match=r"^a: the column is string, the schema's int64: "):
         ddbio.to_dynamodb_json(pa.table({"a": ["x"]}), pa.schema([("a", pa.int64())]))
 
 
 def test_rows_are_counted_over_batches():
-    """A refused row is named by its number in the whole."""
+    """A refused row is named by its number in all batches."""
     table = pa.table({"a": pa.chunked_array([[1.0, 2.0], [3.0, float("nan")]])})
     with pytest.raises(EncodeError, match=r"^row 3: a: 'nan'") as raised:
         ddbio.to_dynamodb_json(table)

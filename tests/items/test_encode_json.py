@@ -21,19 +21,19 @@ RULES = key_rules(KEYS, ())
 
 
 @st.composite
-def text_forms(draw, values):
-    """Draw JSON of a value as some writer would write it, sometimes damaged."""
+def json_texts(draw, values):
+    """Draw JSON of a value as any writer might write it, sometimes damaged."""
     text = json.dumps(
         draw(values), ensure_ascii=draw(st.booleans()), separators=draw(st.sampled_from([(",", ":"), (", ", ": ")]))
     )
     if draw(st.integers(0, 3)):
         return text
-    place = draw(st.integers(0, len(text)))
-    return text[:place] + draw(st.sampled_from(["", " ", '"', "\\", "}", "\n", "1", "é"])) + text[place + 1 :]
+    position = draw(st.integers(0, len(text)))
+    return text[:position] + draw(st.sampled_from(["", " ", '"', "\\", "}", "\n", "1", "é"])) + text[position + 1 :]
 
 
-def found_by_reference(read, text, *arguments):
-    """Return text, size and keys by the plain reference, or its refusal."""
+def encode_by_reference(read, text, *arguments):
+    """Return text, size and keys by the reference, or its refusal."""
     try:
         parsed = read(text.encode(), *arguments)
     except RefusedValueError as refused:
@@ -44,13 +44,13 @@ def found_by_reference(read, text, *arguments):
 
 
 def assert_rescues(texts, keys=None):
-    """Check each row of a rescue column against the plain reference."""
+    """Check each row of a rescue column against the reference."""
     schema = pa.schema([pa.field("_rescue", pa.string())])
     encoded = Encoder(schema, keys=keys).encode(pa.record_batch([pa.array(texts, pa.string())], schema=schema))
-    refused = {each.row: (each.rule, each.message) for each in encoded.refusals}
+    refused = {refusal.row: (refusal.rule, refusal.message) for refusal in encoded.refusals}
     body = encoded.buffer.tobytes()
     for row, text in enumerate(texts):
-        wanted = found_by_reference(read_members, text, RULES if keys else {})
+        wanted = encode_by_reference(read_members, text, RULES if keys else {})
         if len(wanted) == 2:
             assert refused[row] == (wanted[0], f"row {row}: _rescue: {wanted[1]}")
         elif keys and wanted[2] != 3:
@@ -61,15 +61,15 @@ def assert_rescues(texts, keys=None):
             assert encoded.sizes[row] == wanted[1]
 
 
-@given(st.lists(text_forms(ITEMS), max_size=6), st.booleans())
-def test_rescued_text_is_what_the_reference_makes_of_it(texts, has_keys):
-    """Whatever the text form of attributes in the rescue column: the same text, size, keys or refusal."""
+@given(st.lists(json_texts(ITEMS), max_size=6), st.booleans())
+def test_rescued_text_is_encoded_as_by_the_reference(texts, has_keys):
+    """Any text of rescued attributes has the same encoded text, size, keys or refusal as by the reference."""
     assert_rescues(texts, KEYS if has_keys else None)
 
 
-@given(st.lists(text_forms(VALUES), max_size=6), st.booleans())
-def test_json_text_is_what_the_reference_makes_of_it(texts, has_keys):
-    """Whatever the text form of a value in a JSON column, alone or in a list: the same text, size or refusal."""
+@given(st.lists(json_texts(VALUES), max_size=6), st.booleans())
+def test_json_text_is_encoded_as_by_the_reference(texts, has_keys):
+    """Any text in a JSON column, alone or in a list, has the same encoded text, size or refusal as by the reference."""
     field = pa.field("pk", pa.string(), metadata={"ddb:type": "JSON"})
     for nested in (False, True):
         arrow_type = pa.list_(field.with_name("element")) if nested else field.type
@@ -78,10 +78,10 @@ def test_json_text_is_what_the_reference_makes_of_it(texts, has_keys):
         rule = RULES["pk"] if has_keys and not nested else None
         encoder = Encoder(schema, keys={"pk": "S"} if rule else None)
         encoded = encoder.encode(pa.record_batch([column], schema=schema))
-        refused = {each.row: (each.rule, each.message) for each in encoded.refusals}
+        refused = {refusal.row: (refusal.rule, refusal.message) for refusal in encoded.refusals}
         body = encoded.buffer.tobytes()
         for row, text in enumerate(texts):
-            wanted = found_by_reference(read_value, text, 1 + nested, rule)
+            wanted = encode_by_reference(read_value, text, 1 + nested, rule)
             if len(wanted) == 2:
                 assert refused[row] == (wanted[0], f"row {row}: pk{'[]' if nested else ''}: {wanted[1]}")
                 continue
@@ -143,14 +143,14 @@ EDGES = {
 @pytest.mark.parametrize("text", EDGES.values(), ids=EDGES)
 @pytest.mark.parametrize("keys", [None, KEYS], ids=["no keys", "keys"])
 def test_rescued_text_at_the_edges(text, keys):
-    """What is just so, or just not, an item as the encoder would print it is what the reference makes of it."""
+    """Texts that barely are, or are not, as the encoder prints them are encoded as by the reference."""
     others = list(EDGES.values())
     random.Random(1).shuffle(others)
     assert_rescues([others[0], text, *others[1:9]], keys)
 
 
-def test_rescued_null_beside_a_null_column():
-    """An attribute in the rescue column is written once where its column is null, also where null means NULL."""
+def test_rescued_null_and_a_null_column():
+    """An attribute in the rescue column is written once if its column is null, also where null means NULL."""
     texts = ['{"a":{"NULL":true}}', '{"a":{"S":"x"},"c":{"N":"1"}}', None, '{ "a":{"NULL":true}}']
     batch = pa.record_batch([pa.array([None] * 4, pa.int64()), pa.array(texts)], names=["a", "_rescue"])
     lines = Encoder(batch.schema, options=EncodeOptions(nulls="null")).encode_lines(batch).splitlines()
@@ -159,15 +159,15 @@ def test_rescued_null_beside_a_null_column():
 
 
 @pytest.mark.parametrize("text", ['{"a":{"S":"x"}}', '{"a":{"S":"x"} }'], ids=["compact", "white space"])
-def test_an_attribute_in_two_places(text):
+def test_an_attribute_in_two_columns(text):
     """An attribute in its column and in the rescue column refuses the row, also if the column refuses its value."""
     columns = [pa.array([1, 2**62]).cast(pa.timestamp("s")), pa.array([text, text])]
     batch = pa.record_batch(columns, names=["a", "_rescue"])
-    assert [each.row for each in Encoder(batch.schema).encode(batch).refusals] == [0, 1]
+    assert [refusal.row for refusal in Encoder(batch.schema).encode(batch).refusals] == [0, 1]
 
 
 def test_rows_between_rescued_rows_keep_their_items():
-    """Rows of which some are left to the reference come out in their order, a slice of them too."""
+    """Rows of which the reference encodes some are in order, also in a slice."""
     texts = [None, '{"b":{"N":"1"}}', '{"b" :{"N":"1"}}', "{}", '{"b":{"S":"é"}}'] * 50
     batch = pa.record_batch([pa.array(range(250)), pa.array(texts, pa.large_string())], names=["a", "_rescue"])
     for rows in (batch, batch.slice(3, 99)):
@@ -184,10 +184,10 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_rescued_text_is_the_same_however_arrow_keeps_it(kind):
-    """Dictionaries, views and runs of rescue texts are written and digested as what they stand for."""
+def test_rescued_text_is_the_same_in_every_arrow_layout(kind):
+    """Dictionaries, views and runs of rescue texts are written and digested like plain texts."""
     texts = pa.array(['{"a":{"S":"x"}}', None, '{"b":{"N":"1"}}', '{"a":{"S":"x"}}'])
-    plain, other = (pa.record_batch([each], names=["_rescue"]) for each in (texts, kind(texts)))
+    plain, other = (pa.record_batch([array], names=["_rescue"]) for array in (texts, kind(texts)))
     assert Encoder(other.schema).encode_lines(other) == Encoder(plain.schema).encode_lines(plain)
     assert digest_of_batches([other]) == digest_of_batches([plain])
 
@@ -196,7 +196,7 @@ def test_rescued_text_that_is_not_utf8_spoils_its_row_alone():
     """Bytes that are not UTF-8 are reported with their row, also if the next row begins with the missing byte."""
     texts = pa.array([b'{"a":{"S":"x"}}', b'{"a":{"S":"\xc3', b'\xa9"}}'], pa.binary()).view(pa.string())
     batch = pa.record_batch([texts], names=["_rescue"])
-    assert [(each.row, each.rule) for each in Encoder(batch.schema).encode(batch).refusals] == [
+    assert [(refusal.row, refusal.rule) for refusal in Encoder(batch.schema).encode(batch).refusals] == [
         (1, "json"),
         (2, "json"),
     ]

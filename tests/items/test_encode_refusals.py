@@ -12,7 +12,7 @@ from ddbio.items.reference import items_of
 
 
 def refusals_of(array, keys=None, tag=None, name="a"):
-    """Return why the rows of one column are refused, and check that the others are printed."""
+    """Return the refusals of the rows of one column, and check that the others are printed."""
     metadata = {"ddb:type": tag} if tag else None
     schema = pa.schema([pa.field(name, array.type, metadata=metadata)])
     encoded = Encoder(schema, keys=keys).encode(pa.RecordBatch.from_arrays([array], schema=schema))
@@ -27,7 +27,7 @@ def refusals_of(array, keys=None, tag=None, name="a"):
 
 
 def nested(depth):
-    """Return a list in a list, so deep, around a text."""
+    """Return ``depth`` nested lists around a text."""
     value, arrow_type = "x", pa.string()
     for _ in range(depth):
         value, arrow_type = [value], pa.list_(arrow_type)
@@ -35,12 +35,12 @@ def nested(depth):
 
 
 def broken(text, arrow_type=None):
-    """Return a text, and bytes as another, whether they are UTF-8 or not."""
+    """Return a text, and bytes as another text, valid UTF-8 or not."""
     return pa.array([b"x\xc3\xa9", text], pa.binary()).view(arrow_type or pa.string())
 
 
 def moments(arrow_type, *counts):
-    """Return so many units each, whatever they mean."""
+    """Return times with these counts of units, valid or not."""
     return pa.array(counts, pa.int32() if arrow_type.bit_width == 32 else pa.int64()).view(arrow_type)
 
 
@@ -55,7 +55,7 @@ NAMED = pa.map_(pa.string(), pa.int64())
 BROKEN_NAMES = pa.MapArray.from_arrays([0, 1, 2], broken(b"\xed\xa0\x80"), pa.array([1, 2]))
 LARGE_SETS = pa.array([[f"{number}" for number in range(999)], [f"{number % 998}" for number in range(999)]])
 
-# Of two rows the second is refused: its attribute, the rule and the message.
+# The second of two rows is refused: its attribute, the rule and the message.
 SECOND_ROWS = {
     "broken text": (broken(b"\xff"), {}, "a", "text", NO_TEXT),
     "half a character": (broken(b"x\xc3"), {}, "a", "text", NO_TEXT),
@@ -106,9 +106,9 @@ SECOND_ROWS = {
 
 @pytest.mark.parametrize("case", SECOND_ROWS)
 def test_a_row_that_dynamodb_would_refuse(case):
-    """The row has no bytes, and is named with attribute, rule and message; the others are printed."""
-    array, given, attribute, rule, message = SECOND_ROWS[case]
-    assert refusals_of(array, **given) == [Refusal(1, attribute, rule, f"row 1: {attribute}: {message}")]
+    """The row has no bytes, and is reported with attribute, rule and message. The others are printed."""
+    array, options, attribute, rule, message = SECOND_ROWS[case]
+    assert refusals_of(array, **options) == [Refusal(1, attribute, rule, f"row 1: {attribute}: {message}")]
 
 
 @pytest.mark.parametrize(
@@ -121,18 +121,18 @@ def test_a_row_that_dynamodb_would_refuse(case):
     ids=["broken JSON", "broken text in a column of NULL", "depth"],
 )
 def test_a_first_row_that_dynamodb_would_refuse(array, tag, attribute, rule, message):
-    """A slice of an array has rows of its own."""
+    """The rows of a slice are numbered from its start."""
     assert refusals_of(array, tag=tag) == [Refusal(0, attribute, rule, f"row 0: {attribute}: {message}")]
 
 
 def test_a_large_item():
-    """The row is named without an attribute, and with its bytes."""
+    """The row is reported without an attribute, and with its bytes."""
     message = "row 1: the item has 409,601 bytes, DynamoDB takes 409,600"
     assert refusals_of(pa.array(["x" * 409_599, "x" * 409_600])) == [Refusal(1, "", "item_size", message, 409_601)]
 
 
 def test_nesting_to_the_limit():
-    """31 lists around a text are what DynamoDB takes."""
+    """DynamoDB accepts 31 lists around a text."""
     assert refusals_of(nested(31)) == []
 
 
@@ -148,7 +148,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("case", TEXTS)
 def test_json_text_is_checked_as_columns_are(case):
-    """A column of JSON text is held against the same rules."""
+    """JSON text is checked by the same rules as columns."""
     text, rule, message = TEXTS[case]
     (refusal,) = refusals_of(pa.array(['{"L":[{"S":"x"}]}', text]), tag="JSON")
     assert (refusal.row, refusal.attribute, refusal.rule) == (1, "a", rule)
@@ -173,7 +173,7 @@ def test_keys_in_the_rescue_column(text, rule, message):
 
 
 def test_an_attribute_given_twice():
-    """A value in its column and in the rescue column is refused, by the reference too: either would be lost."""
+    """An attribute in its column and in the rescue column is refused, also by the reference."""
     batch = pa.RecordBatch.from_pydict({"n": [1, 2], "_rescue": [None, '{"n":{"S":"x"}}']})
     (refusal,) = Encoder(batch.schema).encode(batch).refusals
     assert refusal.message == "row 1: _rescue: the attribute 'n' is in its column and in the rescue column"
@@ -190,14 +190,14 @@ def test_sort_keys_are_shorter():
 
 
 def test_the_first_missing_key_is_named():
-    """Of two missing keys the partition key is named; a missing column is a missing key."""
+    """If both keys are missing, the partition key is named. A missing column is a missing key."""
     batch = pa.RecordBatch.from_pydict({"pk": [None, 1]})
     refusals = Encoder(batch.schema, keys={"pk": "N", "sk": "S"}).encode(batch).refusals
     assert [refusal.attribute for refusal in refusals] == ["pk", "sk"]
 
 
 def test_rows_count_over_pieces():
-    """A refused row far down is named by its place in the batch."""
+    """A refused row is reported by its number in the batch, not in a piece."""
     values = [float(number) for number in range(50_000)]
     values[49_999] = float("nan")
     batch = pa.RecordBatch.from_pydict({"s": ["x" * 100] * 50_000, "n": values})
@@ -205,8 +205,8 @@ def test_rows_count_over_pieces():
     assert refusal.row == 49_999
 
 
-def test_rows_too_large_to_lay_out(monkeypatch):
-    """Rows that cannot be laid out together are split; one that cannot be laid out alone is refused as too large."""
+def test_rows_too_large_to_copy(monkeypatch):
+    """A batch too large to copy is split. A single row that is too large is refused."""
     monkeypatch.setattr(encode_load, "MAX_PIECE_BYTES", 1 << 17)
     batch = pa.RecordBatch.from_pydict({"s": ["a" * 60_000, "b" * 60_000, "c" * 600_000, "d" * 60_000]})
     encoded = Encoder(batch.schema).encode(batch)
@@ -220,7 +220,7 @@ def test_rows_too_large_to_lay_out(monkeypatch):
 
 
 def test_lines_raise_at_the_first_refusal():
-    """Where a file is made, the first row that is refused is an error with its place."""
+    """When a file is written, the first refused row is an error with its number."""
     batch = pa.RecordBatch.from_pydict({"n": [1.0, float("nan")]})
     with pytest.raises(EncodeError, match=r"^row 1: n: 'nan' is not a DynamoDB number") as raised:
         Encoder(batch.schema).encode_lines(batch)

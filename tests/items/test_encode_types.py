@@ -15,7 +15,7 @@ from ddbio.items.kernel.arrays import take_rows
 
 
 def values_of(array, **options):
-    """Return the attribute value of each entry of an array, None where there is none."""
+    """Return the attribute value of each entry of an array, or None without one."""
     batch = pa.RecordBatch.from_arrays([array], names=["a"])
     lines = Encoder(batch.schema, options=EncodeOptions(**options)).encode_lines(batch).splitlines()
     return [json.loads(line).get("a") for line in lines]
@@ -45,25 +45,25 @@ WANTED = [None if text is None else {"S": text} for text in TEXTS]
     ids=lambda array: str(array.type),
 )
 def test_every_kind_of_text(array):
-    """Text is S however Arrow keeps it, also in a slice."""
+    """Text is S in every Arrow layout, also in a slice."""
     assert values_of(array) == WANTED
     assert values_of(array.slice(2)) == WANTED[2:]
 
 
 @pytest.mark.parametrize("arrow_type", [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(3)], ids=str)
 def test_every_kind_of_bytes(arrow_type):
-    """Bytes are B in base64 however Arrow keeps them."""
+    """Bytes are B in base64 in every Arrow layout."""
     assert values_of(pa.array([b"abc", None, b"\xff\xfe\0"], arrow_type)) == [{"B": "YWJj"}, None, {"B": "//4A"}]
 
 
 @pytest.mark.parametrize("signed", [True, False])
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])
 def test_every_integer(bits, signed):
-    """Whole numbers are N at both ends of their range."""
-    least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    """Integers are N at both ends of their range."""
+    smallest, largest = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
     arrow_type = getattr(pa, f"{'' if signed else 'u'}int{bits}")()
-    array = pa.array([least, None, most, 0, 100], arrow_type)
-    assert values_of(array) == numbers(str(least), None, str(most), "0", "100")
+    array = pa.array([smallest, None, largest, 0, 100], arrow_type)
+    assert values_of(array) == numbers(str(smallest), None, str(largest), "0", "100")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_every_decimal(arrow_type):
 
 
 def test_wide_decimals():
-    """All 38 digits are printed, wherever the point is; a negative scale adds zeros."""
+    """All 38 digits are printed for every position of the decimal point. A negative scale adds zeros."""
     most = Decimal("9" * 38)
     assert values_of(
         pa.array([most, most.copy_negate(), Decimal(2**63), Decimal(10**37)], pa.decimal128(38, 0))
@@ -91,7 +91,7 @@ def test_wide_decimals():
 
 
 def test_floats_are_their_shortest_text():
-    """A float is the shortest text that reads back as it; a narrow one is that of its exact value."""
+    """A float is the shortest text that reads back as it. A narrow one is that of its exact value."""
     texts = ["0.1", "100000000000000000000", "-1.5", "0", "0.0000001", "12345678901.5", "9007199254740993"]
     values = [0.1, 1e20, -1.5, -0.0, 1e-7, 12345678901.5, 2.0**53]
     assert values_of(pa.array(values)) == numbers(*texts[:-1], "9007199254740992")
@@ -103,7 +103,7 @@ MOMENT = datetime(2024, 2, 29, 12, 30, 15, 250_000)  # noqa: DTZ001 - without a 
 
 
 def test_moments():
-    """A moment is ISO text, in UTC where it has a zone, of fixed length; or an exact count of the asked unit."""
+    """A timestamp is ISO text of fixed length, in UTC if it has a zone, or an exact count of the given unit."""
     naive, zoned = pa.array([MOMENT, None], pa.timestamp("us")), pa.timestamp("ms", "Europe/Paris")
     aware = pa.array([MOMENT.replace(tzinfo=UTC)], zoned)
     assert values_of(naive) == [{"S": "2024-02-29T12:30:15.250000"}, None]
@@ -139,24 +139,24 @@ def test_durations():
     assert values_of(array) == [{"S": "PT90.500S"}, None, {"S": "PT-0.500S"}]
     assert values_of(array, durations="us") == numbers("90500000", None, "-500000")
     assert values_of(array.slice(1), durations="ms") == numbers(None, "-500")
-    least = pa.array([0, 1, -1, 1_500_000_000, -(2**63)], pa.int64()).cast(pa.duration("ns"))
+    nanoseconds = pa.array([0, 1, -1, 1_500_000_000, -(2**63)], pa.int64()).cast(pa.duration("ns"))
     digits = ["0.000000000", "0.000000001", "-0.000000001", "1.500000000", "-9223372036.854775808"]
-    assert values_of(least) == [{"S": f"PT{each}S"} for each in digits]
-    assert values_of(least.slice(1, 2).cast(pa.int64()).cast(pa.duration("s"))) == [{"S": "PT1S"}, {"S": "PT-1S"}]
+    assert values_of(nanoseconds) == [{"S": f"PT{text}S"} for text in digits]
+    assert values_of(nanoseconds.slice(1, 2).cast(pa.int64()).cast(pa.duration("s"))) == [{"S": "PT1S"}, {"S": "PT-1S"}]
 
 
 def test_times_of_all_ranges_are_counts():
-    """A count needs no calendar: whatever Arrow keeps is written."""
+    """Counts need no calendar: all values of Arrow are written."""
     array = pa.array([2**63 - 1, -(2**63)], pa.int64()).cast(pa.timestamp("us"))
     assert values_of(array, timestamps="us") == numbers(str(2**63 - 1), str(-(2**63)))
     assert values_of(pa.array([2**31 - 1], pa.int32()).view(pa.date32()), dates="d") == numbers(str(2**31 - 1))
 
 
 def test_the_ends_of_the_nanoseconds():
-    """Moments in nanoseconds are texts from the first to the last."""
+    """Timestamps in nanoseconds are texts from the first to the last."""
     array = pa.array([2**63 - 1, -(2**63)], pa.int64()).cast(pa.timestamp("ns"))
-    wanted = ["2262-04-11T23:47:16.854775807", "1677-09-21T00:12:43.145224192"]
-    assert values_of(array) == [{"S": each} for each in wanted]
+    expected = ["2262-04-11T23:47:16.854775807", "1677-09-21T00:12:43.145224192"]
+    assert values_of(array) == [{"S": text} for text in expected]
 
 
 LISTS = [[1, None], [], None, [3]]
@@ -166,18 +166,18 @@ LISTS = [[1, None], [], None, [3]]
     "arrow_type", [pa.list_(pa.int64()), pa.large_list(pa.int32()), pa.list_view(pa.int64())], ids=str
 )
 def test_every_kind_of_list(arrow_type):
-    """A list is L, null in it is NULL."""
-    wanted = [{"L": [{"N": "1"}, {"NULL": True}]}, {"L": []}, None, {"L": [{"N": "3"}]}]
-    assert values_of(pa.array(LISTS, arrow_type)) == wanted
-    assert values_of(pa.array(LISTS, arrow_type).slice(1)) == wanted[1:]
+    """A list is L, and null in it is NULL."""
+    expected = [{"L": [{"N": "1"}, {"NULL": True}]}, {"L": []}, None, {"L": [{"N": "3"}]}]
+    assert values_of(pa.array(LISTS, arrow_type)) == expected
+    assert values_of(pa.array(LISTS, arrow_type).slice(1)) == expected[1:]
 
 
 def test_lists_of_fixed_length():
     """A list of fixed length is L."""
     array = pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int64(), 2))
-    wanted = [{"L": numbers("1", "2")}, None, {"L": numbers("3", "4")}]
-    assert values_of(array) == wanted
-    assert values_of(array.slice(1)) == wanted[1:]
+    expected = [{"L": numbers("1", "2")}, None, {"L": numbers("3", "4")}]
+    assert values_of(array) == expected
+    assert values_of(array.slice(1)) == expected[1:]
     assert values_of(array.slice(3)) == []
 
 
@@ -189,7 +189,7 @@ JSON_TEXTS = pa.ExtensionArray.from_storage(pa.json_(pa.string_view()), LONG_TEX
 
 @pytest.mark.parametrize("texts", [LONG_TEXTS, JSON_TEXTS], ids=lambda texts: str(texts.type))
 def test_lists_of_views(texts):
-    """Texts that views hold elsewhere come along from lists of every kind."""
+    """Texts that views store in other buffers are read from lists of every kind."""
     first, second, third, fourth = [{"NULL": True}, *({"S": text} for text in LONG_TEXTS.to_pylist()[1:])]
     fixed = pa.FixedSizeListArray.from_arrays(texts, 2, mask=pa.array([False, False]))
     assert values_of(fixed) == [{"L": [first, second]}, {"L": [third, fourth]}]
@@ -212,7 +212,7 @@ NESTED = {
 
 @pytest.mark.parametrize("values", NESTED.values(), ids=NESTED)
 def test_dictionaries_of_what_arrow_takes_nothing_from(values):
-    """Entries of a dictionary, and of runs, may hold views and runs of their own."""
+    """Entries of a dictionary, and of runs, may contain views and runs."""
     one, other = values_of(values)
     repeated = pa.DictionaryArray.from_arrays(pa.array([1, 0, None, 0], pa.int8()), values)
     assert values_of(repeated) == [other, one, None, one]
@@ -222,8 +222,8 @@ def test_dictionaries_of_what_arrow_takes_nothing_from(values):
 
 @pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()])
 @pytest.mark.parametrize("length", [-1, 13, 1 << 30, -(1 << 31)])
-def test_views_under_nulls_are_not_looked_at(kind, length):
-    """What a null's view says is nothing to be read, alone, in a list, and in a dictionary."""
+def test_views_under_nulls_are_not_read(kind, length):
+    """The view of a null is not read, alone, in a list, and in a dictionary."""
     views = np.zeros((3, 4), np.int32)
     views[0] = 1, ord("a"), 0, 0
     views[2] = length, -1, 7, 1 << 30
@@ -238,8 +238,8 @@ def test_views_under_nulls_are_not_looked_at(kind, length):
 
 
 @pytest.mark.parametrize("outer", [pa.list_, pa.large_list, pa.list_view], ids=lambda kind: kind.__name__)
-def test_values_outside_of_all_lists_are_not_looked_at(outer):
-    """A view of a list that no list shows may point anywhere: nobody has checked it, and nobody reads it."""
+def test_values_outside_all_lists_are_not_read(outer):
+    """A view outside all lists may point anywhere: it is neither checked nor read."""
     offsets = pa.py_buffer(np.array([0, 1 << 30, 1], np.int32).tobytes())
     sizes = pa.py_buffer(np.array([1, 1 << 30, 1], np.int32).tobytes())
     inner = pa.Array.from_buffers(pa.list_view(pa.int64()), 3, [None, offsets, sizes], children=[pa.array([7, 8])])
@@ -252,12 +252,12 @@ def test_values_outside_of_all_lists_are_not_looked_at(outer):
     assert values_of(array) == [{"L": [{"L": [{"N": "8"}]}]}]
     assert values_of(shown) == [{"L": [{"N": "8"}]}]
     plain = pa.array([[[8]]], pa.list_(pa.list_(pa.int64())))
-    digests = [ddbio.digest(pa.RecordBatch.from_arrays([each], ["a"])) for each in (array, plain)]
+    digests = [ddbio.digest(pa.RecordBatch.from_arrays([column], ["a"])) for column in (array, plain)]
     assert digests[0] == digests[1]
 
 
-def test_what_lies_under_a_null_is_not_looked_at():
-    """Values of a null struct or list that Arrow keeps all the same are neither printed nor checked."""
+def test_values_under_a_null_are_not_read():
+    """Values of a null struct or list are neither printed nor checked."""
     inner = pa.array([1.5, float("nan")])
     struct = pa.StructArray.from_arrays([inner], names=["x"], mask=pa.array([False, True]))
     assert values_of(struct) == [{"M": {"x": {"N": "1.5"}}}, None]
@@ -266,7 +266,7 @@ def test_what_lies_under_a_null_is_not_looked_at():
 
 
 def test_maps_and_dictionaries_inside():
-    """A map is M under its own names; what is inside of containers may be of any kind too."""
+    """A map is M with its own names. Values in containers may also have any layout."""
     array = pa.array(
         [[("k", "x"), ('q"', None)], None, []], pa.map_(pa.string(), pa.dictionary(pa.int8(), pa.string()))
     )
@@ -276,13 +276,13 @@ def test_maps_and_dictionaries_inside():
 
 
 def test_null_columns():
-    """A column of nothing but nulls is missing, or NULL where asked."""
+    """A column of only nulls is missing, or NULL on request."""
     assert values_of(pa.nulls(2)) == [None, None]
     assert values_of(pa.nulls(1), nulls="null") == [{"NULL": True}]
 
 
 def test_nulls_as_null():
-    """Where asked, null is NULL at the top and in structs, but not where the value is in the rescue column."""
+    """On request null is NULL at the top and in structs, but not where the value is in the rescue column."""
     array = pa.array([{"x": None, "y": True}, None])
     assert values_of(array, nulls="null") == [{"M": {"x": {"NULL": True}, "y": {"BOOL": True}}}, {"NULL": True}]
     batch = pa.RecordBatch.from_pydict({"n": pa.array([None, None], pa.int64()), "_rescue": ['{"n":{"S":"x"}}', None]})
@@ -291,22 +291,22 @@ def test_nulls_as_null():
 
 
 @pytest.mark.parametrize(
-    ("values", "wanted"),
+    ("values", "expected"),
     [(["b", "a"], {"SS": ["b", "a"]}), ([1.0, 2.5], {"NS": ["1", "2.5"]}), ([b"a"], {"BS": ["YQ=="]})],
 )
-def test_sets_by_option(values, wanted):
+def test_sets_by_option(values, expected):
     """A list column that the options name is a set."""
-    assert values_of(pa.array([values]), sets=("a",)) == [wanted]
+    assert values_of(pa.array([values]), sets=("a",)) == [expected]
 
 
 def test_large_sets():
-    """A set of a thousand elements is one."""
+    """A set of a thousand elements is one set."""
     elements = [f"e{number}" for number in range(1000)]
     assert values_of(pa.array([elements]), sets=("a",)) == [{"SS": elements}]
 
 
-def test_json_columns_are_read_and_written_anew():
-    """Text that holds an attribute value becomes that value, without its white space and escapes."""
+def test_json_columns_are_parsed_and_printed():
+    """JSON text becomes its attribute value, without white space and escapes."""
     field = pa.field("a", pa.string(), metadata={"ddb:type": "JSON"})
     batch = pa.RecordBatch.from_arrays([pa.array(['{ "L" : [{"S":"\\u00e9"}] }', None])], schema=pa.schema([field]))
     assert ddbio.to_dynamodb_json(batch) == '{"a":{"L":[{"S":"é"}]}}\n{}\n'.encode()
@@ -324,15 +324,15 @@ def test_json_columns_are_read_and_written_anew():
         (pa.schema([("x" * 65_536, pa.string())]), {}, "an attribute's name has 1 to 65,535 bytes"),
     ],
 )
-def test_schemas_without_a_form_are_refused(schema, options, message):
-    """What a schema's types show to be wrong for every row is an error at once."""
+def test_schemas_without_an_encoding_are_refused(schema, options, message):
+    """A type that is wrong for every row is an error before encoding any row."""
     with pytest.raises(SchemaError, match=message):
         Encoder(schema, options=EncodeOptions(**options))
 
 
 @pytest.mark.parametrize("rows", [[], [0, 1, 2], [2, 1, 0], [0, 2, 3], [3]], ids=str)
 def test_rows_are_taken_from_every_layout(rows):
-    """Rows of views and of run ends, which pyarrow takes nothing from, are taken in any order."""
+    """Rows of views and of run ends, which pyarrow cannot take, are taken in any order."""
     views = pa.array(["a", None, "a text of more than twelve", "b"], pa.string_view())
     columns = [
         views,

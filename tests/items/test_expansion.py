@@ -1,4 +1,4 @@
-"""Few stored bytes become bounded memory: in pieces, or refused by what the batch or the row comes to."""
+"""Few stored bytes expand to bounded memory: in pieces, or refused because of the size of the batch or a row."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ LONG = "x" * 300_000
 
 
 def repeated(values, count):
-    """Return a dictionary whose first entry is there so many times."""
+    """Return a dictionary array with ``count`` copies of the first entry."""
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int8)), pa.array(values))
 
 
 def views_of_one(count):
-    """Return views that all show the same long text."""
+    """Return views that all point to the same long text."""
     [_, views, data] = pa.array([LONG], pa.string_view()).buffers()
     return pa.Array.from_buffers(pa.string_view(), count, [None, pa.py_buffer(views.to_pybytes() * count), data])
 
 
 def list_views(count, kind=pa.ListViewArray, width=INT32):
-    """Return lists that all show the same values."""
+    """Return lists that all point to the same values."""
     return kind.from_arrays(pa.array([0] * count, width), pa.array([count] * count, width), pa.array(range(count)))
 
 
@@ -64,7 +64,7 @@ BOMBS = {
 
 @pytest.mark.parametrize("array", BOMBS.values(), ids=BOMBS)
 def test_what_expands_beyond_its_size_is_refused(array):
-    """Each layout that may stand for more than it holds is refused before it expands, by the number of its batch."""
+    """Each layout that may expand is refused before it expands. The message has the number of the batch."""
     batch = pa.RecordBatch.from_arrays([array], ["a"])
     with pytest.raises(DecodeError, match=r"^record batch 0: (it inflates|[0-9,]+ entries|row 0 expands)"):
         list(checked_batches([batch]))
@@ -73,7 +73,7 @@ def test_what_expands_beyond_its_size_is_refused(array):
 
 
 def test_rows_without_columns_are_refused():
-    """A batch may say that it has rows, and have no column."""
+    """A batch may have rows without columns."""
     batch = pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), MANY, [None], children=[]))
     with pytest.raises(DecodeError, match="entries are in 0 bytes"):
         list(bounded_batches(batch))
@@ -94,18 +94,18 @@ FEW = {
 
 
 @pytest.mark.parametrize("array", FEW.values(), ids=FEW)
-def test_sizes_are_those_of_the_rows_alone(array):
-    """The size of a row is that of its plain form, and the same wherever an array begins."""
+def test_sizes_are_those_of_plain_rows(array):
+    """The size of a row is that of its plain layout, regardless of the offset of the array."""
     held = 1 << 20
     sizes = expansion._sizes(array, held)
     for start in range(len(array) + 1):
         assert expansion._sizes(array.slice(start), held).tolist() == sizes[start:].tolist()
-    texts = [len(str(each or "")) for each in array.to_pylist()]
+    texts = [len(str(value or "")) for value in array.to_pylist()]
     assert (sizes >= np.minimum(texts, 2)).all()
 
 
 def test_what_expands_within_its_limits_comes_in_pieces():
-    """A long text of many rows is given row by row to whoever reads it, and nothing is lost between the pieces."""
+    """A long text of many rows is yielded row by row, and nothing is lost between the pieces."""
     keys = pa.array([f"{number:08}" * 20 for number in range(3_000)])
     batch = pa.RecordBatch.from_arrays([keys, repeated(["x" * 100_000], 3_000)], ["pk", "c"])
     pieces = list(bounded_batches(batch))
@@ -114,25 +114,27 @@ def test_what_expands_within_its_limits_comes_in_pieces():
     assert all(piece.num_rows * 100_000 <= FREE_BYTES for piece in pieces)
 
 
-def test_batches_that_hold_what_they_say_stay_whole():
-    """Columns without repeated values are not looked at, however large, nor are views of as many bytes."""
+def test_batches_that_do_not_expand_are_not_split():
+    """Columns without repeated values are not measured, regardless of their size, nor are views of as many bytes."""
     texts = [f"{number:09}" * 30 for number in range(300_000)]
     for kind in (pa.string(), pa.string_view()):
         batch = pa.RecordBatch.from_arrays([pa.array(texts, kind)], ["pk"])
         assert list(bounded_batches(batch)) == [batch]
 
 
-@pytest.mark.parametrize(("stored", "expanded", "most"), [(1000, FREE_BYTES + 1, None), (1 << 30, 2 << 30, 1 << 30)])
-def test_ratio_and_size_are_limited(stored, expanded, most):
-    """A ratio counts from a size on; a size that is held at once counts always."""
+@pytest.mark.parametrize(
+    ("stored", "expanded", "max_bytes"), [(1000, FREE_BYTES + 1, None), (1 << 30, 2 << 30, 1 << 30)]
+)
+def test_ratio_and_size_are_limited(stored, expanded, max_bytes):
+    """The limit of the ratio applies from a minimum size. The limit of a size in one piece always applies."""
     with pytest.raises(DecodeError, match="inflates to more than"):
-        check_expansion(stored, expanded, most)
-    check_expansion(stored, FREE_BYTES, most)
+        check_expansion(stored, expanded, max_bytes)
+    check_expansion(stored, FREE_BYTES, max_bytes)
     check_expansion(expanded, expanded, None)
 
 
 def test_rows_are_limited_by_the_size_of_their_file():
-    """More rows than bytes can tell apart are no rows of a table."""
+    """More rows than bytes can distinguish are not rows of a table."""
     check_rows(10**6, 10**9)
     with pytest.raises(DecodeError, match="1,000,000,001 rows in 1,000,000 bytes"):
         check_rows(10**6, 10**9 + 1)

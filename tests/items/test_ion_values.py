@@ -1,4 +1,4 @@
-"""Ion of exports against the reference library of Ion, and the page's own samples."""
+"""Ion of exports, compared with the reference library of Ion and the documented samples."""
 
 import json
 
@@ -26,7 +26,7 @@ def only(line):
 
 
 def test_sample_of_an_export():
-    """Every type of the documented form arrives as its DynamoDB JSON, numbers canonical."""
+    """Every documented type is converted to its DynamoDB JSON, with canonical numbers."""
     assert only(SAMPLE) == {
         "Item": {
             "pk": {"S": "user#7"}, "total": {"N": "12.5"}, "qty": {"N": "600"}, "small": {"N": "-0.0015"},
@@ -44,19 +44,19 @@ def test_write_time_is_a_decimal():
 
 @given(ITEMS)
 def test_any_item_comes_back(item):
-    """Whatever an item holds, its Ion is read as the same item."""
+    """Any item survives a round trip through Ion."""
     assert item_hash(only(ion_line({"Item": item}))["Item"]) == item_hash(item)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
 def test_texts_as_the_reference_library_writes_them(text):
-    """A text that the reference library escaped comes back as it was."""
+    """A text that the reference library escaped is read unchanged."""
     dumped = simpleion.dumps({"Item": {"s": text}}, binary=False).encode()
     assert only(dumped.replace(b"\n", b"\\n")) == {"Item": {"s": {"S": text}}}
 
 
 def test_reference_library_reads_what_the_testing_part_writes():
-    """What the exports of the testing part hold is Ion, by the reference library."""
+    """The reference library reads the exports of ``ddbio.testing``."""
     line = ion_line({"Item": {"n": {"N": "600"}, "no": {"NULL": True}, "s": {"S": 'a"\\\n\u0001é'}}})
     item = simpleion.loads(line)["Item"]
     assert (int(item["n"]), item["n"].ion_type, item["s"]) == (600, IonType.DECIMAL, 'a"\\\n\u0001é')
@@ -74,6 +74,6 @@ def test_reference_library_reads_what_the_testing_part_writes():
     ],
 )  # fmt: skip
 def test_other_ion_is_refused(line):
-    """What no export holds is refused with its line."""
+    """Ion that no export contains is refused. The message names the line."""
     with pytest.raises(DecodeError, match="line 2: "):
         ion_to_json_lines(b"$ion_1_0\n" + line)

@@ -1,4 +1,4 @@
-"""Sizes of many items at once: Arrow rows and DynamoDB JSON weigh what each item weighs by itself."""
+"""Sizes of many items: Arrow rows and DynamoDB JSON have the sizes of the single items."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def lines(items: list[dict]) -> bytes:
 
 
 @given(st.lists(ITEMS.filter(bool), min_size=1, max_size=5))
-def test_rows_weigh_what_their_items_weigh(items):
-    """Every type, columns of their own and ``_rescue``: the size of a row is that of the item it holds."""
+def test_rows_have_the_sizes_of_their_items(items):
+    """For every type, in columns and in ``_rescue``, the size of a row is that of its item."""
     batch = ddbio.from_dynamodb_json(lines(items))
     assert ddbio.capacity.item_bytes(batch).to_pylist() == [item_size_bytes(item) for item in items]
 
 
 @given(st.lists(ITEMS.filter(bool), min_size=1, max_size=5))
-def test_json_weighs_what_its_items_weigh(items):
-    """Text is measured without being decoded, whatever stands in it."""
+def test_json_has_the_sizes_of_its_items(items):
+    """Any text is measured without being decoded."""
     assert ddbio.capacity.item_bytes_of_json(lines(items)).to_pylist() == [item_size_bytes(item) for item in items]
 
 
@@ -46,14 +46,14 @@ def test_json_in_every_framing(framing):
 
 
 def test_an_item_too_large_for_dynamodb_has_its_size():
-    """What the service would refuse is measured all the same: that is what a sizer is for."""
+    """An item that the service would refuse has a size."""
     table = pa.table({"pk": ["a", "b"], "text": ["x" * 500_000, "é"]})
     assert ddbio.capacity.item_bytes(table).to_pylist() == [3 + 4 + 500_000, 3 + 4 + 2]
     assert ddbio.capacity.item_bytes_of_json(ddbio.to_dynamodb_json(table.slice(1))).to_pylist() == [9]
 
 
 def test_a_row_that_is_no_item_is_named():
-    """A row without a size, as of a number out of range, is an error that names the row in all the data."""
+    """A row that is not an item, for example with a number out of range, is an error with the number of the row."""
     table = pa.table({"pk": ["a", "b", "c"], "n": [1.0, 2.0, float("nan")]})
     with pytest.raises(EncodeError, match="row 2: n"):
         ddbio.capacity.item_bytes(pa.concat_tables([table.slice(0, 2), table.slice(2)]))

@@ -1,4 +1,4 @@
-"""Items of files with other types for an attribute lie in one table, and stay the same."""
+"""Items of files with other types for an attribute can be joined in one table, unchanged."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ COLUMNS = {
 
 
 def items_of(name):
-    """Return items with a column, and a rescue column that has something already."""
+    """Return items with a column, and a rescue column that already has a value."""
     field, values = COLUMNS[name]
     rescued = ['{"other":{"S":"x"}}', *[None] * (len(values) - 1)]
-    keys = pa.array([f"{name} {place}" for place in range(len(values))])
+    keys = pa.array([f"{name} {row}" for row in range(len(values))])
     schema = pa.schema([pa.field("pk", pa.string(), metadata=TEXT), field, RESCUE_FIELD])
     return pa.table([keys, pa.array(values, field.type), pa.array(rescued)], schema=schema)
 
 
 @pytest.mark.parametrize("names", list(itertools.permutations(COLUMNS, 2)), ids=" and ".join)
 def test_every_item_is_as_before(names):
-    """Numbers are no texts, sets no lists, and no integer becomes a double."""
+    """Numbers do not become texts, sets lists, or integers doubles."""
     tables = [items_of(name) for name in names]
-    found = joined_items(tables)
-    wanted = b"".join(ddbio.to_dynamodb_json(each) for each in tables)
-    assert [_parsed(each) for each in ddbio.to_dynamodb_json(found).splitlines()] == [
-        _parsed(each) for each in wanted.splitlines()
+    joined = joined_items(tables)
+    expected = b"".join(ddbio.to_dynamodb_json(table) for table in tables)
+    assert [_parsed(line) for line in ddbio.to_dynamodb_json(joined).splitlines()] == [
+        _parsed(line) for line in expected.splitlines()
     ]
 
 
@@ -60,11 +60,11 @@ def _parsed(line):
 
 
 def test_the_first_type_stays():
-    """Tables with the same types, or types that one holds, rescue nothing; later tables of any type do."""
+    """Tables with the same or compatible types rescue nothing. Later tables of other types do."""
     names = ["integers", "texts", "decimals", "documents"]
-    found = joined_items([items_of(name) for name in names])
-    assert found.schema.field("v").type == pa.decimal128(30, 2)
-    assert found.column("_rescue").to_pylist() == [
+    joined = joined_items([items_of(name) for name in names])
+    assert joined.schema.field("v").type == pa.decimal128(30, 2)
+    assert joined.column("_rescue").to_pylist() == [
         '{"other":{"S":"x"}}',
         None,
         None,

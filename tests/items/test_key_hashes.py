@@ -1,4 +1,4 @@
-"""Rows as two words each: buckets that differ, and what differs in them."""
+"""Rows as two words each: differing buckets, and their differences."""
 
 from collections import Counter
 
@@ -25,12 +25,12 @@ ROWS = st.lists(st.tuples(WORDS, st.integers(0, 3)), max_size=12)
 
 def rows(pairs):
     """Return pairs as rows."""
-    return Rows(*(np.array([pair[place] for pair in pairs], np.uint64) for place in (0, 1)))
+    return Rows(*(np.array([pair[index] for pair in pairs], np.uint64) for index in (0, 1)))
 
 
 @given(ROWS, ROWS)
 def test_differences_are_those_of_multisets(source, target):
-    """Rows alike on both sides cancel out; what is left of a key is different as far as both sides have some."""
+    """Equal rows of both sides cancel out. The rest of a key is different as far as both sides have rows."""
     left, right = Counter(source) - Counter(target), Counter(target) - Counter(source)
     missing, extra, different = set(), set(), set()
     counts = Counter()
@@ -38,33 +38,33 @@ def test_differences_are_those_of_multisets(source, target):
         ours, theirs = (sum(n for (k, _), n in side.items() if k == key) for side in (left, right))
         both = min(ours, theirs)
         counts.update(missing=ours - both, extra=theirs - both, different=both)
-        for found, count in ((missing, ours - both), (extra, theirs - both), (different, both)):
-            found.update([key] * count)
+        for groups, count in ((missing, ours - both), (extra, theirs - both), (different, both)):
+            groups.update([key] * count)
     result = differences(rows(source), rows(target))
     assert (result.missing, result.extra, result.different) == tuple(
         counts[kind] for kind in ("missing", "extra", "different")
     )
-    found = (result.missing_keys, result.extra_keys, result.different_keys)
-    assert [set(keys.tolist()) for keys in found] == [missing, extra, different]
+    groups = (result.missing_keys, result.extra_keys, result.different_keys)
+    assert [set(keys.tolist()) for keys in groups] == [missing, extra, different]
 
 
 @given(ROWS, ROWS)
 def test_buckets_differ_exactly_where_rows_do(source, target):
-    """A bucket is among the differing ones exactly if the sides do not hold the same rows in it."""
+    """A bucket differs exactly if the sides have different rows in it."""
     sums = []
     for pairs in (source, target):
-        each = BucketSums()
-        each.add(rows(pairs))
-        sums.append(each)
+        sums_of_side = BucketSums()
+        sums_of_side.add(rows(pairs))
+        sums.append(sums_of_side)
     differing = sums[0].differing(sums[1])
-    # Sums of such small numbers may agree by chance, counts are exact.
+    # Sums of such small numbers may be equal by chance. Counts are exact.
     changed = (Counter(source) - Counter(target)) + (Counter(target) - Counter(source))
     assert set(differing) <= {key >> 52 for key, _ in changed}
     assert set(np.flatnonzero(sums[0].counts != sums[1].counts)) <= set(differing)
 
 
 def test_items_that_exchange_their_values_are_seen():
-    """An item's hash depends on its key: two items of one bucket cannot exchange their values unseen."""
+    """An item's hash depends on its key, so swapping the values of two items of one bucket is detected."""
     keys = np.array([1, 2], np.uint64)
     sums = np.array([[5, 6], [7, 8]], np.uint64)
     one, other = BucketSums(), BucketSums()
@@ -73,34 +73,34 @@ def test_items_that_exchange_their_values_are_seen():
     assert one.differing(other) == [0]
 
 
-def test_places_cover_all_buckets():
-    """Sorted keys are cut at the bounds of buckets; the first and the last key are in the first and last bucket."""
+def test_the_starts_cover_all_buckets():
+    """Sorted keys are split at the bounds of buckets. The first and the last key are in the first and last bucket."""
     keys = np.array([0, 2**52 - 1, 2**52, 2**64 - 1], np.uint64)
-    places = bucket_places(keys)
-    assert len(places) == BUCKETS + 1
-    assert np.diff(places)[[0, 1, BUCKETS - 1]].tolist() == [2, 1, 1]
+    starts = bucket_places(keys)
+    assert len(starts) == BUCKETS + 1
+    assert np.diff(starts)[[0, 1, BUCKETS - 1]].tolist() == [2, 1, 1]
     assert buckets_of(keys).tolist() == [0, 0, 1, BUCKETS - 1]
 
 
 def test_repeated_counts_rows_beyond_the_first():
-    """Of three rows with one key two are repeated."""
+    """Of three rows with one key, two are repeated."""
     assert repeated(np.array([3, 1, 3, 2, 3], np.uint64)) == 2
     assert repeated(np.zeros(0, np.uint64)) == 0
 
 
 @given(st.lists(st.integers(0, 2**64 - 1) | WORDS, max_size=40), st.lists(WORDS, max_size=20))
-def test_a_hash_set_holds_its_keys_and_no_others(held, others):
-    """A set says of each hash whether it is one of its own, also where several share first bits, or none is held."""
-    found = HashSet(np.unique(np.array(held, np.uint64)))
-    asked = np.array([*held, *others, 0, 2**64 - 1, *(each ^ 1 for each in held)], np.uint64)
-    assert len(found) == len({*held})
-    assert found.holds(asked).tolist() == [int(each) in {*held} for each in asked]
+def test_a_hash_set_holds_its_keys_and_no_others(members, others):
+    """A set contains exactly its hashes, also if several share first bits, or if it is empty."""
+    hash_set = HashSet(np.unique(np.array(members, np.uint64)))
+    asked = np.array([*members, *others, 0, 2**64 - 1, *(key ^ 1 for key in members)], np.uint64)
+    assert len(hash_set) == len({*members})
+    assert hash_set.holds(asked).tolist() == [int(key) in {*members} for key in asked]
 
 
 def test_a_hash_set_of_many_keys_is_made_in_parts(monkeypatch):
-    """Keys of several parts that share a byte of the table are all found."""
+    """Keys of several parts that share a byte of the bit table are all found."""
     monkeypatch.setattr(key_hashes, "_GROUP_ROWS", 3)
-    held = np.arange(100, dtype=np.uint64) << np.uint64(50)
-    found = HashSet(held)
-    assert found.holds(held).all()
-    assert not found.holds(held + np.uint64(1)).any()
+    members = np.arange(100, dtype=np.uint64) << np.uint64(50)
+    hash_set = HashSet(members)
+    assert hash_set.holds(members).all()
+    assert not hash_set.holds(members + np.uint64(1)).any()

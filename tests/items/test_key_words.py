@@ -1,4 +1,4 @@
-"""Words for keys: the part of a row's digest that its key attributes are, wherever their values lie."""
+"""Words of keys: the part of a row's digest for its key attributes, in columns or rescued."""
 
 import json
 
@@ -25,12 +25,12 @@ SCHEMA = pa.schema(
 
 
 def word_of(pk, sk):
-    """Return the word by the plain definition."""
+    """Return the word by the definition."""
     return (value_hash(name_key("pk"), pk)[0] + value_hash(name_key("sk"), sk)[0]) % 2**64
 
 
 def batch_of(rows):
-    """Return rows of two keys and a blank before their rescued text; keys lie in their columns where they fit."""
+    """Return rows of two keys and a space before their rescued text. Keys are in their columns if they fit."""
     columns = {"pk": [], "sk": [], "x": [], "_rescue": []}
     for number, (pk, sk, blank) in enumerate(rows):
         others = ({} if "S" in pk else {"pk": pk}) | ({} if "N" in sk else {"sk": sk})
@@ -43,22 +43,22 @@ def batch_of(rows):
 
 @given(st.lists(st.tuples(ANY_KEY, ANY_KEY, st.sampled_from(["", " "])), min_size=1, max_size=8))
 def test_words_are_those_of_the_definition(rows):
-    """A row's word is that of its key attributes, be they in their columns or rescued, whatever else it has."""
+    """A row's word is that of its key attributes, in their columns or rescued, regardless of other attributes."""
     wanted = [word_of(pk, sk) for pk, sk, _ in rows]
     batch = batch_of(rows)
     assert key_words(batch, KEYS).tolist() == wanted
     assert key_words(batch.slice(1), KEYS).tolist() == wanted[1:]
 
 
-def test_hashing_a_row_gives_the_word_of_its_key_on_the_way():
-    """Where all keys are in their columns the words come with the sums, and the digest is that of all attributes."""
+def test_hashing_a_row_also_gives_the_word_of_its_key():
+    """If all keys are in their columns, the words come with the sums. The digest is that of all attributes."""
     batch = batch_of([({"S": "a"}, {"N": "1.0"}, ""), ({"S": "b"}, {"N": "1E1"}, "")])
-    found, plain = ColumnDigest(KEYS).add_rows(batch), ColumnDigest().add_rows(batch)
-    assert found.keys.tolist() == key_words(batch, KEYS).tolist() == [
+    with_keys, plain = ColumnDigest(KEYS).add_rows(batch), ColumnDigest().add_rows(batch)
+    assert with_keys.keys.tolist() == key_words(batch, KEYS).tolist() == [
         word_of({"S": "a"}, {"N": "1"}), word_of({"S": "b"}, {"N": "10"})
     ]  # fmt: skip
-    assert (found.items == plain.items).all()
-    assert (found.digest, plain.keys) == (plain.digest, None)
+    assert (with_keys.items == plain.items).all()
+    assert (with_keys.digest, plain.keys) == (plain.digest, None)
     rescued = batch_of([({"S": "a"}, {"B": "AA=="}, "")])
     assert ColumnDigest(KEYS).add_rows(rescued).keys is None
 
@@ -79,13 +79,16 @@ def test_no_rows_have_no_words():
     ],
 )
 def test_rows_without_a_key_are_refused(columns, message):
-    """A row without a key attribute, a key of another type and an unknown column are errors that name it."""
+    """A row without a key attribute, a key of another type and an unknown column are errors.
+
+    The message names the key.
+    """
     with pytest.raises(SchemaError, match=message):
         key_words(pa.RecordBatch.from_pydict(columns), ["k"])
 
 
 def test_rescued_text_that_is_no_item_is_refused():
-    """Text of the rescue column that holds no item is an error."""
+    """Text of the rescue column that is not an item is an error."""
     batch = pa.RecordBatch.from_pydict({"k": pa.array([None], pa.int64()), "_rescue": pa.array([""])})
     with pytest.raises(DdbioError, match="_rescue: expected one JSON document"):
         key_words(batch, ["k"])

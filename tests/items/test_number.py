@@ -1,4 +1,4 @@
-"""Numbers are validated and brought into canonical form, exactly."""
+"""Validation and exact canonical text of numbers."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from ddbio.items.number import canonical_number
         ("1E-" + "0" * 30 + "1", "0.1"),
     ],
 )
-def test_a_number_has_one_canonical_form(text, canonical):
-    """Every text form of a number becomes the canonical one."""
+def test_a_number_has_one_canonical_text(text, canonical):
+    """Every text of a number has the same canonical text."""
     assert canonical_number(text) == canonical
 
 
@@ -45,7 +45,7 @@ def test_a_number_has_one_canonical_form(text, canonical):
     ["", "+", ".", "e5", "1e", " 1", "1 ", "1\n", "NaN", "Infinity", "1_0", "0x1", "\u0661", "--1", "1.2.3", "1,5"],
 )
 def test_no_number_is_refused(text):
-    """What DynamoDB takes for no number is refused by name."""
+    """A text that DynamoDB does not accept as a number is refused. The message quotes it."""
     with pytest.raises(DecodeError, match="is not a DynamoDB number"):
         canonical_number(text)
 
@@ -65,8 +65,8 @@ def test_numbers_out_of_range_are_refused(text):
 
 
 @given(st.from_regex(r"[+-]?[0-9]{1,20}(\.[0-9]{0,20})?([eE][+-]?[0-9]{1,2})?", fullmatch=True))
-def test_the_canonical_form_keeps_the_value(text):
-    """The canonical form is the same number, and its own canonical form."""
+def test_the_canonical_text_keeps_the_value(text):
+    """The canonical text is the same number, and its own canonical text."""
     try:
         canonical = canonical_number(text)
     except DecodeError:

@@ -10,8 +10,8 @@ from ddbio.errors import EncodeError
 from ddbio.items.object_pool import ObjectPool
 
 
-def test_what_was_given_back_is_taken_once():
-    """A value is one caller's alone until it is given back."""
+def test_a_returned_object_is_taken_once():
+    """An object belongs to one caller until it is given back."""
     idle = ObjectPool[str, object](2, 100)
     value = object()
     assert idle.take("a") is None
@@ -21,16 +21,16 @@ def test_what_was_given_back_is_taken_once():
     assert idle.take("a") is None
 
 
-@pytest.mark.parametrize(("most", "most_bytes"), [(2, 100), (9, 20)])
-def test_what_was_used_longest_ago_goes_first(most, most_bytes):
-    """No more objects, and no more bytes, than the limits are held."""
-    idle = ObjectPool[str, str](most, most_bytes)
+@pytest.mark.parametrize(("max_objects", "max_bytes"), [(2, 100), (9, 20)])
+def test_the_least_recently_used_object_is_dropped_first(max_objects, max_bytes):
+    """The limits of the number of objects and of bytes are not exceeded."""
+    idle = ObjectPool[str, str](max_objects, max_bytes)
     for name in "abc":
         idle.give_back(name, name, 10)
     assert [idle.take(name) for name in "abc"] == [None, "b", "c"]
 
 
-def test_what_is_too_large_is_not_kept():
+def test_too_large_objects_are_dropped():
     """A single object above the limit of bytes is dropped."""
     idle = ObjectPool[str, str](2, 100)
     idle.give_back("a", "a", 101)
@@ -38,7 +38,7 @@ def test_what_is_too_large_is_not_kept():
 
 
 def test_encoders_are_kept_apart_by_metadata():
-    """Schemas that differ in what DynamoDB's types are only, and calls that fail, leave no trace in later calls."""
+    """Schemas that differ only in DynamoDB's types, and failed calls, do not affect later calls."""
     column = pa.array(["1", "x"])
     as_number = pa.schema([pa.field("a", pa.string(), metadata={"ddb:type": "N"})])
     texts, numbers = pa.record_batch([column], names=["a"]), pa.record_batch([column], schema=as_number)
@@ -50,7 +50,7 @@ def test_encoders_are_kept_apart_by_metadata():
 
 
 def test_threads_do_not_share_an_encoder():
-    """Calls of several threads with one schema write each its own rows."""
+    """Concurrent calls with one schema write their own rows."""
     batches = [pa.record_batch([pa.array([str(number)] * 2_000)], names=["a"]) for number in range(8)]
     with ThreadPoolExecutor(4) as threads:
         texts = list(threads.map(ddbio.to_dynamodb_json, batches * 4))

@@ -22,7 +22,7 @@ TRAPS = ['x],"Count":7}', '],"', 'a]},"ScannedCount":1}', '"Items":[', "\\", '\\
     st.randoms(use_true_random=False),
 )
 def test_a_page_is_split_as_json_reads_it(items, key, units, indent, random):
-    """Whatever the items and the key hold, and in any order and layout, splitting agrees with a full parse."""
+    """For any items and key, and in any order and layout, splitting agrees with a full parse."""
     body = {"Count": len(items), "Items": items, "ScannedCount": len(items) + 1}
     if key is not None:
         body["LastEvaluatedKey"] = key
@@ -55,13 +55,13 @@ def test_a_count_has_no_items():
 
 
 def test_an_unknown_member_does_not_hurt():
-    """A member that a later service may add is passed over."""
+    """A member that a later service version may add is ignored."""
     page = split_page(b'{"Count":1,"Items":[{"a":{"S":"x"}}],"ScannedCount":1,"New":[1,2]}')
     assert page.items == b'{"Items":[{"a":{"S":"x"}}]}'
 
 
 def test_the_items_are_not_copied_into_objects():
-    """What lies inside the items is handed on byte by byte, broken or not: decoding says so."""
+    """The bytes of the items are passed on unchanged, valid or not: decoding detects errors."""
     assert split_page(b'{"Items":[ {"a" : ?} ],"Count":1,"ScannedCount":1}').items == b'{"Items":[ {"a" : ?} ]}'
 
 
@@ -81,6 +81,6 @@ def test_the_items_are_not_copied_into_objects():
     ],
 )
 def test_other_bodies_are_refused(body):
-    """A body that is no Scan or Query response is refused."""
+    """A body that is not a Scan or Query response is refused."""
     with pytest.raises(DecodeError):
         split_page(body)

@@ -19,7 +19,7 @@ from ddbio.items.page import items_of_page, split_page, units_in
     ],
 )
 def test_units_of_a_response(consumed, units):
-    """Of one table or several; a response need not say any."""
+    """The units are those of one table or several. A response need not have any."""
     assert units_in(consumed) == units
 
 
@@ -27,7 +27,7 @@ def test_units_of_a_response(consumed, units):
     "consumed", [1e999, float("nan"), 1e308, -1, -0.5, True, "5", [5], {"a": 1}, 10**400, 1e10, float("-inf")]
 )
 def test_what_is_no_count_of_units_is_refused(consumed):
-    """A budget would end in another error, or never."""
+    """Otherwise a budget would fail with another error, or wait forever."""
     with pytest.raises(DecodeError, match="capacity units"):
         units_in({"CapacityUnits": consumed})
     with pytest.raises(DecodeError, match="capacity units"):
@@ -35,8 +35,8 @@ def test_what_is_no_count_of_units_is_refused(consumed):
 
 
 @pytest.mark.parametrize("units", ["1e999", "NaN", "1e308", "-1", "[]", '"5"'])
-def test_a_page_that_says_strange_units_is_refused(units):
-    """Wherever they stand in the body."""
+def test_a_page_with_invalid_units_is_refused(units):
+    """Invalid units are refused anywhere in the body."""
     consumed = f'"ConsumedCapacity":{{"TableName":"t","CapacityUnits":{units}}}'
     for body in (
         f'{{"Items":[],"Count":0,"ScannedCount":0,{consumed}}}',
@@ -55,13 +55,13 @@ def test_a_page_that_says_strange_units_is_refused(units):
     ],
 )
 def test_half_of_a_surrogate_pair_is_refused(body):
-    """Also where the items cannot be cut out of the body, but are written anew."""
+    """It is also refused in items that have to be printed again instead of cut out of the body."""
     with pytest.raises(DecodeError, match="surrogate"):
         items_of_page(body)
 
 
 def test_members_that_are_nested_deeply_are_refused():
-    """They are no reason for another error."""
+    """They do not cause another error."""
     deep = b"[" * 100_000 + b"]" * 100_000
     for body in (b'{"Items":[],"ConsumedCapacity":' + deep + b"}", b'{"ConsumedCapacity":' + deep + b',"Items":[]}'):
         with pytest.raises(DecodeError):

@@ -1,4 +1,4 @@
-"""One attribute value for each kind of Python value, whoever hands it out."""
+"""Attribute values of all kinds of Python values."""
 
 import collections
 import datetime as dt
@@ -78,13 +78,13 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize(("value", "expected"), VALUES, ids=lambda each: f"{type(each).__name__}")
+@pytest.mark.parametrize(("value", "expected"), VALUES, ids=lambda value: f"{type(value).__name__}")
 def test_a_value_has_one_attribute_value(value, expected):
-    """Alone, behind values of other types, and as a list of columns, it is the same."""
+    """It is the same alone, after values of other types, and as a column of lists."""
     assert attribute_value(value) == expected
     for others in ([], ["text"], [1], [b"x"], [dt.date(2024, 1, 1)]):
-        [found] = list(items_of(batch(python_columns({"v": [*others, value]}))))[len(others) :]
-        assert attribute_value_of(found) == attribute_value_of({"v": expected})
+        [item] = list(items_of(batch(python_columns({"v": [*others, value]}))))[len(others) :]
+        assert attribute_value_of(item) == attribute_value_of({"v": expected})
 
 
 def batch(table):
@@ -94,14 +94,14 @@ def batch(table):
 
 
 def attribute_value_of(item):
-    """Return the value, a number by its worth."""
+    """Return the value, with numbers by value."""
     ((tag, content),) = item["v"].items()
     return (tag, Decimal(content)) if tag == "N" else (tag, content)
 
 
 @pytest.mark.parametrize("value", [None, pd.NA, pd.NaT, np.datetime64("NaT"), np.timedelta64("NaT")], ids=repr)
 def test_what_is_missing(value):
-    """The null values of pandas and numpy are missing beside values of any type."""
+    """The null values of pandas and numpy are missing next to values of any type."""
     assert is_missing(value)
     for other in ("x", 1, pd.Timestamp(NOON)):
         assert "v" not in list(items_of(batch(python_columns({"v": [other, value]}))))[1]
@@ -111,18 +111,18 @@ def test_what_is_missing(value):
     "value", [object(), 1j, {b"x", "y"}, {1: 2}, 10**200, pd.Period("2024"), np.longdouble("0.1"), [[object()]], range]
 )
 def test_a_value_without_a_type_is_refused(value):
-    """Nothing is guessed."""
+    """Unknown types are refused without guessing."""
     with pytest.raises(SchemaError):
         attribute_value(value)
 
 
-def test_declared_times_have_their_form_beside_other_values():
-    """A form applies value by value; what is no time is a number that nothing accepts."""
+def test_declared_times_have_their_format_next_to_other_values():
+    """A format applies value by value. Other values become invalid numbers."""
     forms = {"v": parse_form("epoch_s")}
     zoned = dt.datetime(1970, 1, 2, tzinfo=dt.UTC)
-    given = [zoned.replace(tzinfo=None), zoned, pd.Timestamp(86_400, unit="s"), None]
-    rows = [{"pk": "a", "v": value} for value in given]
+    times = [zoned.replace(tzinfo=None), zoned, pd.Timestamp(86_400, unit="s"), None]
+    rows = [{"pk": "a", "v": value} for value in times]
     table = python_rows(rows, forms)
     assert [item.get("v") for item in items_of(batch(table))] == [*[{"N": "86400"}] * 3, None]
     assert batch(python_rows([{"v": "soon"}], forms)).column("v").to_pylist() == ["str 'soon' is no time"]
-    assert list(items_of(batch(python_columns({"v": given[:1]}, forms)))) == [{"v": {"N": "86400"}}]
+    assert list(items_of(batch(python_columns({"v": times[:1]}, forms)))) == [{"v": {"N": "86400"}}]

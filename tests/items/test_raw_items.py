@@ -1,4 +1,4 @@
-"""Items that stay text: found where they are, checked, measured and hashed as the plain reference has it."""
+"""Items that stay text: located, checked, measured and hashed as by the reference."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ WRITTEN = st.builds(
 GOOD = {"pk": {"S": "a"}, "sk": {"N": "1"}}
 
 
-def framed(items, framing, **form):
+def framed(items, framing, **layout):
     """Return items as text in a frame."""
 
     def print_json(value):
-        return json.dumps(value, **form).encode()
+        return json.dumps(value, **layout).encode()
 
     if framing == "page":
         return print_json({"Items": items})
     return b"\n".join(print_json({"Item": item} if framing == "export" else item) for item in items)
 
 
-def read(items, framing="items", keys=KEYS, **given_to_reader):
-    """Return items as they are read of compact text."""
+def read(items, framing="items", keys=KEYS, **reader_options):
+    """Return items read from compact text."""
     body = framed(items, framing, separators=(",", ":"), ensure_ascii=False)
-    return joined_items(RawItemReader(keys, **given_to_reader).decode_batches(body, framing))
+    return joined_items(RawItemReader(keys, **reader_options).decode_batches(body, framing))
 
 
 @given(
@@ -52,17 +52,17 @@ def read(items, framing="items", keys=KEYS, **given_to_reader):
     st.sampled_from(["page", "export", "items"]),
 )
 def test_items_are_what_the_reference_reads(items, escaped, indent, framing):
-    """In every framing and text form each item has its text, size, key's hash and the values asked for."""
+    """In every framing and layout each item has its text, size, key hash and the requested values."""
     body = framed(items, framing, ensure_ascii=escaped, indent=indent)
-    found = joined_items(RawItemReader(KEYS, compared="seen").decode_batches(body, framing))
-    assert not found.doubtful.any()
-    assert [json.loads(found.text(row)) for row in range(len(found))] == items
-    assert [json.loads(found.item_text(row)) for row in range(len(found))] == items
-    assert found.sizes.tolist() == list(map(item_size_bytes, items))
+    items_read = joined_items(RawItemReader(KEYS, compared="seen").decode_batches(body, framing))
+    assert not items_read.doubtful.any()
+    assert [json.loads(items_read.text(row)) for row in range(len(items_read))] == items
+    assert [json.loads(items_read.item_text(row)) for row in range(len(items_read))] == items
+    assert items_read.sizes.tolist() == list(map(item_size_bytes, items))
     keyed = [{name: item[name] for name in KEYS} for item in items]
-    assert found.hashes.tolist() == key_hashes(from_dynamodb_json(framed(keyed, "items")), list(KEYS)).tolist()
+    assert items_read.hashes.tolist() == key_hashes(from_dynamodb_json(framed(keyed, "items")), list(KEYS)).tolist()
     for row, item in enumerate(items):
-        assert [json.loads(found.value(row, n)) for n in range(3)] == [item[name] for name in ("pk", "sk", "seen")]
+        assert [json.loads(items_read.value(row, n)) for n in range(3)] == [item[name] for name in ("pk", "sk", "seen")]
 
 
 @pytest.mark.parametrize(
@@ -70,12 +70,12 @@ def test_items_are_what_the_reference_reads(items, escaped, indent, framing):
     [("S", "ü\n" * 9), ("N", "-12.50"), ("N", "9" * 38), ("N", "1e-130"), ("B", "AAEC"), ("B", "AA==")],
 )
 def test_keys_of_every_type(tag, value):
-    """A partition key alone, of any type and text form, has the hash of its identity."""
+    """A partition key alone, of any type and text, has the hash of its identity."""
     item = {"k": {tag: value}}
-    found = read([item, item | {"v": {"S": "x"}}], keys={"k": tag})
-    wanted = key_hashes(from_dynamodb_json(framed([item], "items")), ["k"])
-    assert found.hashes.tolist() == [*wanted, *wanted]
-    assert not found.doubtful.any()
+    items_read = read([item, item | {"v": {"S": "x"}}], keys={"k": tag})
+    expected = key_hashes(from_dynamodb_json(framed([item], "items")), ["k"])
+    assert items_read.hashes.tolist() == [*expected, *expected]
+    assert not items_read.doubtful.any()
 
 
 DEEP = {"S": "x"}
@@ -110,16 +110,16 @@ DOUBTS = {
 
 
 @pytest.mark.parametrize("doubt", DOUBTS)
-def test_what_is_not_plainly_legal_is_doubtful_alone(doubt):
-    """Such an item is found with its text, and its neighbours are taken."""
+def test_only_items_that_may_be_illegal_are_doubtful(doubt):
+    """Such an item has its text, and its neighbours are not doubtful."""
     index_keys = (IndexKey("mail", "S", 1024, "by-mail"),)
-    found = read([GOOD, DOUBTS[doubt], GOOD], index_keys=index_keys)
-    assert found.doubtful.tolist() == [False, True, False]
-    assert json.loads(found.text(1)) == DOUBTS[doubt]
+    items_read = read([GOOD, DOUBTS[doubt], GOOD], index_keys=index_keys)
+    assert items_read.doubtful.tolist() == [False, True, False]
+    assert json.loads(items_read.text(1)) == DOUBTS[doubt]
 
 
-def test_what_only_looks_unusual_is_taken():
-    """Text that is an attribute's name elsewhere, deep values, large sets and an index key that is there pass."""
+def test_unusual_legal_items_are_not_doubtful():
+    """Text that is an attribute's name elsewhere, deep values, large sets and an existing index key are accepted."""
     odd = {
         "deep": DEEP["L"][0]["L"][0],
         "text": {"S": '{"pk":{"S":"b"}}'},
@@ -128,9 +128,9 @@ def test_what_only_looks_unusual_is_taken():
         "empty": {"M": {"s": {"S": ""}, "b": {"B": ""}, "l": {"L": []}, "m": {"M": {}}}},
         "mail": {"S": "x" * 1024},
     }
-    found = read([GOOD | odd, GOOD], index_keys=(IndexKey("mail", "S", 1024, "by-mail"),))
-    assert not found.doubtful.any()
-    assert found.sizes.tolist() == [item_size_bytes(GOOD | odd), item_size_bytes(GOOD)]
+    items_read = read([GOOD | odd, GOOD], index_keys=(IndexKey("mail", "S", 1024, "by-mail"),))
+    assert not items_read.doubtful.any()
+    assert items_read.sizes.tolist() == [item_size_bytes(GOOD | odd), item_size_bytes(GOOD)]
 
 
 BROKEN = [
@@ -150,7 +150,7 @@ BROKEN = [
 @pytest.mark.parametrize(("body", "framing", "message"), BROKEN)
 @pytest.mark.parametrize("piece_bytes", [1, 1 << 20])
 def test_broken_text_is_refused_with_its_line(monkeypatch, body, framing, message, piece_bytes):
-    """What is no DynamoDB JSON is refused as the reference refuses it, however it is cut in pieces."""
+    """Text that is not DynamoDB JSON is refused as by the reference, for any size of pieces."""
     monkeypatch.setattr(raw_items, "PIECE_BYTES", piece_bytes)
     with pytest.raises(DecodeError, match="^" + message):
         RawItemReader(KEYS).decode_batches(body, framing)
@@ -159,20 +159,20 @@ def test_broken_text_is_refused_with_its_line(monkeypatch, body, framing, messag
 @pytest.mark.parametrize("piece_bytes", [1, 50, 300, 1000])
 @pytest.mark.parametrize("indent", [None, 2])
 def test_pieces_end_where_documents_end(monkeypatch, piece_bytes, indent):
-    """Documents of many lines and of one are read whole, however the text is cut in pieces."""
+    """Documents of many lines and of one are read completely, for any size of pieces."""
     monkeypatch.setattr(raw_items, "PIECE_BYTES", piece_bytes)
     items = [GOOD | {"sk": {"N": str(n)}, "v": {"L": [{"S": "line\n"}] * n}} for n in range(20)]
     body = b"\xef\xbb\xbf" * (indent is None) + framed(items, "items", indent=indent) + b"\n\n"
     parts = RawItemReader(KEYS).decode_batches(body, "items")
-    found = joined_items(parts)
+    items_read = joined_items(parts)
     assert len(parts) > 1 or indent is None
-    assert [json.loads(found.text(row)) for row in range(20)] == items
-    assert [json.loads(found.value(row, 1)) for row in range(20)] == [item["sk"] for item in items]
+    assert [json.loads(items_read.text(row)) for row in range(20)] == items
+    assert [json.loads(items_read.value(row, 1)) for row in range(20)] == [item["sk"] for item in items]
 
 
 @given(st.integers(1, 400), st.sampled_from([None, 1]), st.sampled_from(["items", "export"]))
-def test_documents_go_on_behind_a_block(block_bytes, indent, framing):
-    """Text that comes in blocks of whole lines has the items of the whole, though documents are cut."""
+def test_documents_can_span_blocks(block_bytes, indent, framing):
+    """Text in blocks of whole lines has all items, although documents are cut."""
     items = [GOOD | {"sk": {"N": str(n)}, "v": {"L": [{"S": "line\n"}] * n}} for n in range(9)]
     lines = framed(items, framing, indent=indent).splitlines(keepends=True)
     blocks, size = [[]], 0
@@ -182,20 +182,20 @@ def test_documents_go_on_behind_a_block(block_bytes, indent, framing):
             size = 0
         blocks[-1].append(line)
         size += len(line)
-    found = joined_items(list(RawItemReader(KEYS).read_blocks((memoryview(b"".join(b)) for b in blocks), framing)))
-    assert [json.loads(found.text(row)) for row in range(len(found))] == items
+    items_read = joined_items(list(RawItemReader(KEYS).read_blocks((memoryview(b"".join(b)) for b in blocks), framing)))
+    assert [json.loads(items_read.text(row)) for row in range(len(items_read))] == items
 
 
-def test_a_later_block_tells_its_line():
-    """What is broken in a later block is refused with its line in the whole text, and before it is read on for ever."""
+def test_an_error_in_a_later_block_has_its_line():
+    """Invalid text in a later block is refused with its line in the text, before an endless text is read."""
     blocks = [b'{"a":{"S":"x"}}\n' * 3, b'{"a":{"S":"y"}}\n{"a":{"T":"x"}}\n']
     with pytest.raises(DecodeError, match=r"^line 5: a: 'T' is not a DynamoDB type") as caught:
         list(RawItemReader(KEYS).read_blocks(blocks, "items"))
     assert caught.value.line == 5
 
 
-def test_what_is_broken_does_not_gather_the_rest(monkeypatch):
-    """A document that is not closed ends the reading once it is longer than any item."""
+def test_an_unclosed_document_does_not_buffer_the_text(monkeypatch):
+    """A document that is not closed ends reading once it is longer than any item."""
     monkeypatch.setattr(raw_items, "MAX_DOCUMENT_BYTES", 100)
     taken = []
 
@@ -210,15 +210,15 @@ def test_what_is_broken_does_not_gather_the_rest(monkeypatch):
 
 
 def test_nothing_is_read_of_nothing():
-    """No text, and a page without items, hold no item."""
+    """Empty text and a page without items have no items."""
     assert RawItemReader(KEYS).decode_batches(b"", "items") == []
     assert RawItemReader(KEYS).decode_batches(b'{"Items":[]}', "page") == []
 
 
 @given(st.lists(ITEMS, max_size=4))
 def test_any_item_is_found(items):
-    """Items without the key are found as well, each doubtful."""
-    found = RawItemReader({"no such": "S"}).decode_batches(framed(items, "page"), "page")
-    texts = [json.loads(part.text(row)) for part in found for row in range(len(part))]
+    """Items without the key are also read, each doubtful."""
+    items_read = RawItemReader({"no such": "S"}).decode_batches(framed(items, "page"), "page")
+    texts = [json.loads(part.text(row)) for part in items_read for row in range(len(part))]
     assert list(map(meaning_of_item, texts)) == list(map(meaning_of_item, items))
-    assert all(part.doubtful.all() for part in found)
+    assert all(part.doubtful.all() for part in items_read)

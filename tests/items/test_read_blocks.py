@@ -1,4 +1,4 @@
-"""The compiled way from Ion to DynamoDB JSON beside the plain one."""
+"""The compiled conversion of Ion to DynamoDB JSON, compared with the reference."""
 
 import json
 
@@ -15,13 +15,13 @@ LINES = IonReader(1 << 20)
 
 
 def documents(lines):
-    """Return what lines of JSON hold."""
+    """Return the documents of JSON lines."""
     return [json.loads(line) for line in lines.splitlines()]
 
 
 @given(ITEMS)
 def test_items_come_out_as_by_the_reference(item):
-    """Both ways print the same values, every number in the same form."""
+    """Both print the same values, with the same number texts."""
     lines = ion_line({"Item": item}) + ion_line({"Keys": item, "NewImage": item})
     assert documents(b"".join(LINES.pieces(lines))) == documents(ion_to_json_lines(lines))
 
@@ -35,13 +35,13 @@ def test_items_come_out_as_by_the_reference(item):
     ],
 )  # fmt: skip
 def test_numbers_are_printed_without_the_reference(text, printed):
-    """Every text form of a decimal becomes canonical within the compiled loop."""
-    place = numbers_place(f"{{Item:{{n:{text}}}}}".encode())
-    assert place == {"Item": {"n": {"N": printed}}}
+    """Every text of a decimal becomes canonical within the compiled loop."""
+    document = document_by_the_loop(f"{{Item:{{n:{text}}}}}".encode())
+    assert document == {"Item": {"n": {"N": printed}}}
 
 
-def numbers_place(line):
-    """Return the document of a line that the loop printed by itself."""
+def document_by_the_loop(line):
+    """Return the document of a line that the loop printed without the reference."""
     lines = IonReader(1 << 16)
     lines._data[: len(line)] = memoryview(line)
     lines._data[len(line) :] = 0
@@ -59,8 +59,8 @@ def numbers_place(line):
     ],
 )  # fmt: skip
 def test_usual_lines_need_no_reference(line):
-    """What the service writes, and white space, is within what the loop prints."""
-    assert numbers_place(line) == json.loads(ion_to_json_lines(line))
+    """The loop prints lines as the service writes them, and white space."""
+    assert document_by_the_loop(line) == json.loads(ion_to_json_lines(line))
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_usual_lines_need_no_reference(line):
      b"{'Record':{Keys:{}}}", b"{Record:{},Keys:{}}"],
 )  # fmt: skip
 def test_unusual_lines_go_to_the_reference(line):
-    """Text forms that the loop does not know come out as well, between lines that it does."""
+    """Texts that the loop does not know are read by the reference, between lines that it knows."""
     lines = b"\n".join([b"{Item:{a:1.}}", line, b"", b"{Item:{a:2.}}", b""])
     assert documents(b"".join(LINES.pieces(lines))) == documents(ion_to_json_lines(lines))
 
 
 def test_a_broken_line_is_counted_from_what_was_yielded():
-    """The lines before a broken one come first; its number goes on from them."""
+    """The lines before an invalid one come first. Its number counts from the end of these lines."""
     pieces = LINES.pieces(b"{Item:{a:1.}}\n{Item:{a:2.}}\n{Item:5.}\n")
     assert len(documents(next(pieces))) == 2
     with pytest.raises(DecodeError, match="line 1: ") as caught:
@@ -85,20 +85,20 @@ def test_a_broken_line_is_counted_from_what_was_yielded():
 
 
 def test_symbol_numbers_are_no_names():
-    """A name that is a symbol's number means an entry of a table that exports do not have."""
+    """A name that is a symbol's number refers to a symbol table, which exports do not have."""
     with pytest.raises(DecodeError):
         list(LINES.pieces(b"{Item:{$10:1.}}"))
 
 
 @pytest.mark.parametrize("text", ["-.5", "-.", "-", "-d5", "-.5d1", ".5", "+1.", "--1."])
-def test_numbers_without_a_whole_part_are_refused(text):
+def test_numbers_without_an_integer_part_are_refused(text):
     """Ion has no such numbers, also in the compiled loop."""
     with pytest.raises(DecodeError):
         list(LINES.pieces(f"{{Item:{{a:{text}}}}}\n".encode()))
 
 
-def test_large_lines_grow_the_room():
-    """A line that is printed as more than a piece comes out whole."""
+def test_large_lines_grow_the_buffer():
+    """A line that is printed as more than a piece is complete."""
     text = "x" * (PIECE_BYTES + 1000)
     lines = IonReader(4 * PIECE_BYTES)
     printed = b"".join(lines.pieces(ion_line({"Item": {"a": {"S": text}}})))
@@ -106,6 +106,6 @@ def test_large_lines_grow_the_room():
 
 
 def test_lines_that_stand_for_too_much_are_refused():
-    """Short exponents do not make lines of any length."""
+    """The length of a printed line is limited, although a short exponent can stand for many digits."""
     with pytest.raises(DecodeError, match="stands for more than 1000000 bytes"):
         list(IonReader(10**6).pieces(b"{Item:{a:[" + b"1d125," * 10_000 + b"1.]}}"))

@@ -23,7 +23,7 @@ def page_of(items):
 
 @given(st.lists(ITEMS, max_size=5), st.lists(ITEMS, max_size=3))
 def test_items_survive_a_batch(sample, others):
-    """Whatever the schema was inferred from, every item comes back from the batch as it was."""
+    """For any inferred schema, every item survives a round trip through a batch."""
     items = sample + others
     batch = Decoder(ItemSchema.of_items(sample).to_arrow(), nulls="keep").decode(page_of(items), "page")
     assert list(items_of(batch)) == items
@@ -31,7 +31,7 @@ def test_items_survive_a_batch(sample, others):
 
 @given(tables())
 def test_items_survive_a_parquet_file(items):
-    """Items come back from a Parquet file of their batch as they were: types, sets and NULL are in its metadata."""
+    """Items survive a round trip through a Parquet file: types, sets and NULL are in its metadata."""
     batch = Decoder(ItemSchema.of_items(items).to_arrow(), nulls="keep").decode(page_of(items), "page")
     file = io.BytesIO()
     pq.write_table(pa.Table.from_batches([batch]), file)
@@ -42,7 +42,7 @@ def test_items_survive_a_parquet_file(items):
 
 @given(tables())
 def test_text_made_from_a_batch_decodes_to_it(items):
-    """Bare item lines made from a batch decode to the same items."""
+    """Item lines made from a batch decode to the same items."""
     batch = Decoder(ItemSchema.of_items(items).to_arrow(), nulls="keep").decode(page_of(items), "page")
     text = plain_json_lines(batch)
     assert [json.loads(line) for line in text.splitlines()] == items
@@ -50,7 +50,7 @@ def test_text_made_from_a_batch_decodes_to_it(items):
 
 
 def test_a_plain_batch_is_read_by_its_arrow_types():
-    """A batch that never was DynamoDB's gives items by its Arrow types."""
+    """A batch without DynamoDB types gives items by its Arrow types."""
     batch = pa.RecordBatch.from_pydict(
         {"pk": ["a", None], "n": [1.5, 1e20], "l": [[1, None], []], "m": [{"x": b"a"}, {"x": None}]}
     )
@@ -66,25 +66,25 @@ def test_a_plain_batch_is_read_by_its_arrow_types():
 
 
 def test_merged_nulls_come_back_as_missing():
-    """Where NULL was merged into null, it comes back as a missing attribute."""
+    """A NULL that was merged into null becomes a missing attribute."""
     batch = from_dynamodb_json(b'{"a":{"NULL":true},"b":{"S":"x"}}', nulls="merge")
     assert list(items_of(batch)) == [{"b": {"S": "x"}}]
 
 
 def test_a_column_without_columns_still_has_items():
-    """A batch of nothing but the rescue column gives an item per row."""
+    """A batch with only the rescue column gives one item per row."""
     batch = from_dynamodb_json(b'{}\n{"_rescue":{"S":"x"}}')
     assert list(items_of(batch)) == [{}, {"_rescue": {"S": "x"}}]
 
 
-def test_a_float_that_is_no_number_is_refused():
+def test_nan_is_refused():
     """DynamoDB has no NaN."""
     with pytest.raises(DecodeError, match=r"'nan' is not a DynamoDB number"):
         list(items_of(pa.RecordBatch.from_pydict({"a": [float("nan")]})))
 
 
-def test_a_type_without_a_form_is_refused():
-    """A column of timestamps has no exact DynamoDB form."""
+def test_a_type_without_an_encoding_is_refused():
+    """A column of timestamps has no exact encoding in DynamoDB."""
     batch = pa.RecordBatch.from_arrays([pa.array([0], pa.timestamp("s"))], names=["t"])
     with pytest.raises(SchemaError, match=r"^t: no DynamoDB type"):
         list(items_of(batch))

@@ -23,15 +23,15 @@ def printed(batch):
     return out.getvalue(), "".join(python_lines(batch))
 
 
-def quickly(batch):
-    """Return how many of the rows the loops printed."""
+def printed_by_the_loops(batch):
+    """Return the number of rows that the loops printed."""
     return sum(rows.num_rows for rows, lines in JsonLinePrinter(batch.schema).print_pieces(batch) if lines is not None)
 
 
 @given(st.lists(ITEMS, min_size=1, max_size=5), st.sampled_from(["merge", "keep"]), st.booleans())
 def test_items_are_printed_as_plain_python_prints_them(items, nulls, is_rescued):
-    """Any item, in columns of its own types or in the rescue column: every row by the loops, byte for byte."""
-    body = b"".join(json.dumps(each).encode() + b"\n" for each in items)
+    """The loops print every row of any item, in typed columns or in the rescue column, byte for byte like Python."""
+    body = b"".join(json.dumps(item).encode() + b"\n" for item in items)
     schema = None if not is_rescued else pa.schema([("pk", pa.string()), ("n", pa.decimal128(38, 10))])
     rows = ddbio.from_dynamodb_json(body, schema=schema, nulls=nulls)
     for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
@@ -73,19 +73,23 @@ def columns(draw, depth=2):
 
 @given(st.data())
 def test_rows_of_any_columns_are_printed_as_plain_python_prints_them(data):
-    """Types that items have not, nulls within maps, and names that are no attribute's: the lines are the same."""
-    found = [data.draw(columns()) for _ in range(data.draw(st.integers(1, 3)))]
-    names = data.draw(st.lists(st.text(max_size=3), min_size=len(found), max_size=len(found), unique=True))
+    """For types that items lack, nulls within maps, and names that are no attribute's, the lines are the same."""
+    columns_drawn = [data.draw(columns()) for _ in range(data.draw(st.integers(1, 3)))]
+    names = data.draw(
+        st.lists(st.text(max_size=3), min_size=len(columns_drawn), max_size=len(columns_drawn), unique=True)
+    )
     count = data.draw(st.integers(1, 4))
-    drawn = [data.draw(st.lists(st.none() | values, min_size=count, max_size=count)) for _, values in found]
-    batch = pa.record_batch([pa.array(each, kind) for each, (kind, _) in zip(drawn, found, strict=True)], names)
+    drawn = [data.draw(st.lists(st.none() | values, min_size=count, max_size=count)) for _, values in columns_drawn]
+    batch = pa.record_batch(
+        [pa.array(values, kind) for values, (kind, _) in zip(drawn, columns_drawn, strict=True)], names
+    )
     start = data.draw(st.integers(0, count - 1))
     lines, wanted = printed(batch.slice(start))
     assert lines == wanted
 
 
-def test_the_loops_print_what_items_are_made_of():
-    """Sets, text in JSON, rescued values, times and empty maps; an empty row is an object."""
+def test_the_loops_print_everything_that_items_contain():
+    """Sets, text in JSON, rescued values, times and empty maps. An empty row is an object."""
     batch = pa.record_batch(
         {
             "s": pa.array([["b", "a", "a"], [], None], pa.list_(pa.string())),
@@ -96,9 +100,11 @@ def test_the_loops_print_what_items_are_made_of():
         }
     )
     tags = {"s": "SS", "m": "M", "d": "N"}
-    fields = [each.with_metadata({"ddb:type": tags[each.name]} if each.name in tags else None) for each in batch.schema]
+    fields = [
+        field.with_metadata({"ddb:type": tags[field.name]} if field.name in tags else None) for field in batch.schema
+    ]
     batch = pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
-    assert quickly(batch) == 3
+    assert printed_by_the_loops(batch) == 3
     lines, wanted = printed(batch)
     assert lines == wanted
     assert lines.splitlines() == [
@@ -121,9 +127,9 @@ def test_the_loops_print_what_items_are_made_of():
     ids=["floats", "days", "null_in_map", "twice_in_map", "too_large", "binary"],
 )
 def test_what_no_item_has_is_left_to_python(column, quick):
-    """Whole columns, or the rows alone that are no items; the others' lines stay where they are."""
+    """Python prints whole columns, or only the rows that are not items. The other lines keep their positions."""
     batch = pa.record_batch({"v": column, "n": [1, 2, 3]})
-    assert quickly(batch) == quick
+    assert printed_by_the_loops(batch) == quick
     lines, wanted = printed(batch)
     assert lines == wanted
     assert len(lines.splitlines()) == 3

@@ -1,4 +1,4 @@
-"""Where a change record comes from: its table, the unit of its time, and how often its binary values are encoded."""
+"""Sources of change records: the table, the unit of time, and the number of base64 encodings of binary values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def b64(data):
 
 
 def twice(data):
-    """Return bytes as Kinesis Data Streams for DynamoDB has them."""
+    """Return bytes as Kinesis Data Streams for DynamoDB encodes them."""
     return b64(b64(data).encode())
 
 
@@ -53,18 +53,18 @@ def record(value, more=None, name="x"):
 @pytest.mark.parametrize("source", KINESIS)
 @pytest.mark.parametrize("kind", VALUES)
 def test_binary_values_of_kinesis_are_decoded_once_more(kind, source, indent):
-    """By the record's source, whatever the value is, and never again."""
-    given, wanted = VALUES[kind]
-    text = json.dumps(record(given, KINESIS[source]), indent=indent).encode()
-    found = once_encoded(text)
-    assert json.loads(found)["dynamodb"]["NewImage"]["x"] == wanted
-    assert once_encoded(found) == found
+    """Decoding depends on the record's source, not on the value, and happens only once."""
+    twice_encoded, expected = VALUES[kind]
+    text = json.dumps(record(twice_encoded, KINESIS[source]), indent=indent).encode()
+    decoded = once_encoded(text)
+    assert json.loads(decoded)["dynamodb"]["NewImage"]["x"] == expected
+    assert once_encoded(decoded) == decoded
     (change,) = checked_changes(text)
-    assert change.new_image == {"pk": {"S": "a"}, "x": wanted}
+    assert change.new_image == {"pk": {"S": "a"}, "x": expected}
 
 
 @pytest.mark.parametrize(
-    "given",
+    "change",
     [
         record({"B": b64(b"QUJD")}),
         record({"B": b64(b"QUJD")}, {"eventSourceARN": ARN}),
@@ -76,18 +76,21 @@ def test_binary_values_of_kinesis_are_decoded_once_more(kind, source, indent):
     ],
     ids=["stream", "arn", "attribute", "body", "one of a set", "one of a list", "no base64"],
 )
-def test_binary_values_of_other_sources_stay(given):
-    """DynamoDB Streams encodes once; a record in the form of Kinesis with a value encoded once is no service's."""
-    text = json.dumps(given, separators=(",", ":")).encode()
+def test_binary_values_of_other_sources_stay(change):
+    """DynamoDB Streams encodes once.
+
+    A record in the format of Kinesis with a value encoded once is not the service's.
+    """
+    text = json.dumps(change, separators=(",", ":")).encode()
     assert once_encoded(text) == text
 
 
-def test_each_record_of_a_text_is_of_a_source_of_its_own():
-    """Up to what is no JSON, from where on nothing is changed."""
+def test_each_record_of_a_text_has_its_own_source():
+    """From the first text that is not JSON, nothing is changed."""
     parts = [record({"B": twice(b"abc")}, KINESIS["service"]), record({"B": b64(b"QUJD")})]
     text = "\n".join(map(json.dumps, [*parts, parts[0]]))
-    found = once_encoded(f"{text} no json {text}".encode()).decode()
-    assert [found.count(json.dumps(each)) for each in (b64(b"abc"), twice(b"abc"), b64(b"QUJD"))] == [2, 2, 2]
+    decoded = once_encoded(f"{text} no json {text}".encode()).decode()
+    assert [decoded.count(json.dumps(value)) for value in (b64(b"abc"), twice(b"abc"), b64(b"QUJD"))] == [2, 2, 2]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +107,7 @@ def test_each_record_of_a_text_is_of_a_source_of_its_own():
     ],
 )
 def test_a_record_names_its_table(more, table):
-    """In ``tableName``, or in the ARN of the stream."""
+    """The name is ``tableName``, or in the ARN of the stream."""
     assert table_of(more) == table
 
 
@@ -126,6 +129,6 @@ def test_a_record_names_its_table(more, table):
         ("-62135596800", None, 1),
     ],
 )
-def test_the_unit_of_a_time_is_stated_or_told_by_its_magnitude(time, precision, ticks):
-    """Seconds end with the year 9999, where milliseconds have begun with 1978."""
+def test_the_unit_of_a_time_is_stated_or_follows_from_its_magnitude(time, precision, ticks):
+    """Seconds end with the year 9999, when milliseconds are at 1978."""
     assert ticks_per_second(Decimal(time), precision) == ticks

@@ -1,4 +1,4 @@
-"""Time columns: what stands for a time, in both directions, exactly."""
+"""Exact conversion of time columns, in both directions."""
 
 import datetime as dt
 import json
@@ -49,7 +49,7 @@ def _lines(values):
 @settings(max_examples=200, deadline=None)
 @given(form=st.sampled_from(FORMS), values=st.lists(st.one_of(_VALUES, st.none()), max_size=6))
 def test_any_value_comes_back(form, values):
-    """Whatever an attribute holds and however it is declared, writing what was read gives the same items."""
+    """For any attributes and declared formats, writing the decoded rows gives the same items."""
     data = _lines(values)
     batch = ddbio.from_dynamodb_json(data, timestamps={"at": form})
     assert ddbio.digest(batch) == ddbio.digest(data)
@@ -67,14 +67,14 @@ def test_any_value_comes_back(form, values):
     ],
 )
 def test_text_becomes_a_time(form, text, expected):
-    """A text in the declared form is a time in its column, and nothing is rescued."""
+    """A text in the declared format is a time in its column, and nothing is rescued."""
     batch = ddbio.from_dynamodb_json(_lines([{"S": text}]), timestamps={"at": form})
     assert batch.column("at").to_pylist() == [expected]
     assert batch.column("_rescue").to_pylist() == [None]
 
 
 def test_numbers_become_times():
-    """Counts of every unit are times; a fraction, or a count beyond the column, stays a number in the rescue column."""
+    """Counts of every unit are times. A fraction, or a count beyond the column, is a number in the rescue column."""
     values = [{"N": "1700000000"}, {"N": "-1"}, {"N": "1.5"}, {"N": "9300000000000"}]
     batch = ddbio.from_dynamodb_json(_lines(values), timestamps={"at": "epoch_s"})
     times = batch.column("at").to_pylist()
@@ -82,8 +82,8 @@ def test_numbers_become_times():
     assert batch.column("_rescue").to_pylist() == [None, None, '{"at":{"N":"1.5"}}', '{"at":{"N":"9300000000000"}}']
 
 
-def test_iso_is_the_form_that_most_texts_have():
-    """What ``iso`` means is read from the data; a text of another form is rescued, not reinterpreted."""
+def test_iso_is_the_most_frequent_format():
+    """``iso`` is the format found in the data. A text of another format is rescued, not reinterpreted."""
     texts = ["2024-05-01T12:00:00.5Z", "2024-05-01T12:00:00.250+00:00", "2024-05-02T12:00:00.000+00:00"]
     batch = ddbio.from_dynamodb_json(_lines([{"S": text} for text in texts]), timestamps={"at": "iso"})
     assert batch.schema.field("at").metadata[DDB_TIME] == b"iso_ms+00:00"
@@ -94,7 +94,7 @@ def test_iso_is_the_form_that_most_texts_have():
 
 @pytest.mark.parametrize("layout", [{"indent": 1}, {"separators": (" ,", ": ")}])
 def test_iso_is_sampled_however_items_are_laid_out(layout):
-    """Items over several lines, or all in one, are sampled like those of a line each, in a body of any size."""
+    """Items over several lines, or all in one, are sampled like those with one line each, in a body of any size."""
     item = {"at": {"S": "2024-05-01T12:00:00Z"}, "filler": {"S": "é" * 600}}
     text = json.dumps(item, ensure_ascii=False, **layout)
     for body in (text, ("\n" if "indent" in layout else " ").join([text] * 1_000)):
@@ -109,7 +109,7 @@ def _change(at):
 
 
 def test_iso_is_sampled_from_changes():
-    """The images of changes show the form, like items."""
+    """The images of changes determine the format, like items."""
     change = _change({"S": "2024-05-01T12:00:00Z"})
     schema = ddbio.infer_schema(change, timestamps={"at": "iso"}).to_arrow()
     assert schema.field("at").metadata[DDB_TIME] == b"iso_s"
@@ -125,7 +125,7 @@ def test_iso_is_sampled_from_changes():
     ],
 )
 def test_times_of_changes_stay_what_they_are(form, value, expected):
-    """Images of changes hold the text or number itself, whatever form the schema declares, and nothing is rescued."""
+    """Images of changes have the text or number itself in every format of the schema, and nothing is rescued."""
     change = _change(value)
     schema = ddbio.infer_schema(change, timestamps={"at": form}).to_arrow()
     decoder = ddbio.ChangeDecoder(schema, ["id"])
@@ -136,12 +136,14 @@ def test_times_of_changes_stay_what_they_are(form, value, expected):
 
 
 def test_misfits_are_counted_failed_or_dropped():
-    """A value that is no time is a misfit like any other: it is counted, ends a strict job, or is dropped."""
+    """A value that is not a time is a misfit: it is counted, fails a strict job, or is dropped."""
     schema = pa.schema([("id", pa.int64()), ("at", pa.date32())])
     lines = _lines([{"S": "2024-02-30"}, {"S": "2024-02-29"}])
     decoder = Decoder(schema)
     decoder.decode(lines, "items")
-    assert [(each.path, each.count, each.example) for each in decoder.misfits] == [("at", 1, '{"S":"2024-02-30"}')]
+    assert [(misfit.path, misfit.count, misfit.example) for misfit in decoder.misfits] == [
+        ("at", 1, '{"S":"2024-02-30"}')
+    ]
     with pytest.raises(SchemaError, match=r"at: does not fit the column"):
         Decoder(schema, on_misfit="fail").decode(lines, "items")
     dropped = Decoder(schema, on_misfit="drop", drop=["at"])
@@ -151,7 +153,7 @@ def test_misfits_are_counted_failed_or_dropped():
 
 
 def test_rows_decode_one_by_one():
-    """A column of texts has its times as well, also beside a row that is refused."""
+    """A column of texts also has its times, even next to a refused row."""
     decoder = RowDecoder(pa.schema([("at", pa.date32())]))
     texts = pa.array(['{"at":{"S":"2024-02-29"}}', "[]", None, '{"at":{"S":"x"}}'])
     batch = decoder.decode(texts, strict=False)
@@ -163,8 +165,8 @@ def test_rows_decode_one_by_one():
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("form", ["iso_s", "iso_ms", "iso_ns", "iso_us+00:00", "epoch_s", "epoch_ms", "epoch_ns"])
-def test_columns_are_written_in_any_form(unit, form):
-    """A column of any unit is written in any form, and reads back as the same times; nothing is rounded."""
+def test_columns_are_written_in_any_format(unit, form):
+    """A column of any unit is written in any format, and reads back as the same times. Nothing is rounded."""
     times = [dt.datetime(2024, 5, 1, 12, 0, 0, 120_000, dt.UTC), None, dt.datetime(1969, 12, 31, tzinfo=dt.UTC)]
     column = pa.array(times, pa.timestamp("us", "UTC")).cast(pa.timestamp(unit, "UTC"), safe=False)
     table = pa.table({"id": [1, 2, 3], "at": column})
@@ -181,7 +183,7 @@ def test_columns_are_written_in_any_form(unit, form):
 
 @pytest.mark.parametrize("form", ["iso", "iso_us"])
 def test_a_renamed_column_is_written_as_its_attribute(form):
-    """Another form changes how a time is written, not the attribute that it is written to."""
+    """Another format changes the text of a time, not its attribute."""
     data = b'{"createdAt":{"N":"1700000000"}}\n'
     renamed = pa.field("created_at", pa.timestamp("us", "UTC"), metadata={"ddb:name": "createdAt"})
     batch = ddbio.from_dynamodb_json(data, pa.schema([with_form(renamed, parse_form("epoch_s"))]))
@@ -191,7 +193,7 @@ def test_a_renamed_column_is_written_as_its_attribute(form):
 
 
 def test_keys_digest_and_encoder_agree():
-    """The key's hash, the digest and the encoded item are those of what the service holds."""
+    """The key's hash, the digest and the encoded item are those of the stored item."""
     form = with_form(pa.field("at", pa.timestamp("us", "UTC")), parse_form("epoch_s"))
     times = pa.RecordBatch.from_arrays([pa.array([1_700_000_000_000_000], form.type)], schema=pa.schema([form]))
     plain = pa.RecordBatch.from_pydict({"at": [1_700_000_000]})
@@ -200,18 +202,18 @@ def test_keys_digest_and_encoder_agree():
     assert ddbio.to_dynamodb_json(times) == ddbio.to_dynamodb_json(plain) == b'{"at":{"N":"1700000000"}}\n'
 
 
-def test_schemas_keep_the_form():
-    """A schema's file, and an Arrow schema's JSON, hold the form; declaring is what editing the file does."""
-    found = ddbio.infer_schema(_lines([{"S": "2024-05-01"}]), timestamps={"at": "iso"}, types={"id": "decimal(38, 2)"})
-    again = ItemSchema.from_json(found.to_json())
-    assert again.to_arrow().equals(found.to_arrow(), check_metadata=True)
-    assert found.to_arrow().field("at").type == pa.date32()
-    assert found.to_arrow().field("id").type == pa.decimal128(38, 2)
-    assert '"S date32[day] date"' in found.to_json()
+def test_schemas_keep_the_format():
+    """A schema's file and an Arrow schema's JSON have the format. Declaring has the same effect as editing the file."""
+    schema = ddbio.infer_schema(_lines([{"S": "2024-05-01"}]), timestamps={"at": "iso"}, types={"id": "decimal(38, 2)"})
+    again = ItemSchema.from_json(schema.to_json())
+    assert again.to_arrow().equals(schema.to_arrow(), check_metadata=True)
+    assert schema.to_arrow().field("at").type == pa.date32()
+    assert schema.to_arrow().field("id").type == pa.decimal128(38, 2)
+    assert '"S date32[day] date"' in schema.to_json()
 
 
 def test_rules_for_numbers_and_types():
-    """Numbers become doubles or text by one rule, nested ones too; a type by name goes before it."""
+    """Numbers become doubles or text by one rule, also nested ones. A type by name has priority."""
     data = b'{"k":{"N":"1"},"p":{"N":"1.5"},"m":{"M":{"x":{"N":"0.1"}}},"l":{"L":[{"N":"2.5"}]},"j":{"N":"7.5"}}'
     doubles = ddbio.from_dynamodb_json(data, numbers="float64", types={"j": "decimal(38, 9)"}).schema
     assert [doubles.field(name).type for name in ("k", "p", "j")] == [pa.int64(), pa.float64(), pa.decimal128(38, 9)]
@@ -233,13 +235,13 @@ def test_rules_for_numbers_and_types():
     ],
 )
 def test_wrong_rules_are_errors(rules, error, message):
-    """A rule that means nothing is an error that says what would."""
+    """A rule without a meaning is an error. The message has the remedy."""
     with pytest.raises(error, match=message):
         ddbio.from_dynamodb_json(_lines([]), **rules)
 
 
 def test_what_cannot_be_written_is_an_error():
-    """A column that holds no times, a form without its zone, and a year without four digits are named."""
+    """A column without times, a format without its zone, and a year without four digits are errors."""
     with pytest.raises(SchemaError, match="holds no times to write as epoch_s"):
         ddbio.to_dynamodb_json(pa.table({"at": [1.5]}), timestamps={"at": "epoch_s"})
     naive = pa.table({"at": pa.array([0], pa.timestamp("us"))})

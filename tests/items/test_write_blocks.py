@@ -1,4 +1,4 @@
-"""Items printed as Ion all at once, beside the reference that writes them one by one."""
+"""Items printed as Ion together, compared with the reference that writes them one by one."""
 
 import json
 
@@ -36,15 +36,15 @@ def printed(items):
 @example([{"N": {"S": "1"}}, {"M": {"M": {}}}, {"L": {"L": []}}, {"M": {"M": {"M": {"M": {"S": {"S": "x"}}}}}}])
 @example([{"a": {"M": {"BOOL": {"NULL": True}, "NULL": {"BOOL": True}, "B": {"S": "a"}}}}])
 def test_any_items_come_back(items):
-    """Whatever items hold, and whatever their members are called, their Ion is read as the same items."""
-    found = [json.loads(line)["Item"] for line in ion_to_json_lines(to_ion_lines(printed(items))).splitlines()]
-    assert [item_hash(item) for item in found] == [item_hash(item) for item in items]
+    """Any items, with any names of members, survive a round trip through Ion."""
+    items_read = [json.loads(line)["Item"] for line in ion_to_json_lines(to_ion_lines(printed(items))).splitlines()]
+    assert [item_hash(item) for item in items_read] == [item_hash(item) for item in items]
 
 
 @pytest.mark.parametrize(
     ("number", "ion"), [("600", "600."), ("-1.5", "-1.5"), ("1e3", "1000."), ("007", "7."), ("1.5E-3", "0.0015")]
 )
 def test_numbers_are_decimals(number, ion):
-    """Every number is an Ion decimal, in whatever way it was written."""
+    """Every number is an Ion decimal, regardless of its text."""
     item = {"n": {"N": number}, "ns": {"NS": [number]}}
     assert to_ion_lines(printed([item])) == f'$ion_1_0 {{Item:{{"n":{ion},"ns":$dynamodb_NS::[{ion}]}}}}\n'.encode()

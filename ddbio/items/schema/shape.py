@@ -160,14 +160,14 @@ def infer_shape(items: Iterable[Item]) -> Shape:
 class ShapeBuilder:
     """Builder of the shape of one attribute, or of all elements of one list, value by value."""
 
-    __slots__ = ("element", "fits_int64", "members", "others", "position", "scale", "tags", "whole_digits")
+    __slots__ = ("element", "fits_int64", "members", "place", "rest", "scale", "tags", "whole_digits")
 
     def __init__(self, position: int = 0) -> None:
-        self.position = position
+        self.place = position
         self.tags: dict[str, int] = {}
         self.members: dict[str, ShapeBuilder] = {}
         self.element: ShapeBuilder | None = None
-        self.others: ShapeBuilder | None = None
+        self.rest: ShapeBuilder | None = None
         self.whole_digits = 0
         self.scale = 0
         self.fits_int64 = True
@@ -202,7 +202,7 @@ class ShapeBuilder:
                 if len(self.members) < max_names:
                     seen = self.members[name] = ShapeBuilder(len(self.members))
                 else:
-                    seen = self.others = self.others or ShapeBuilder()
+                    seen = self.rest = self.rest or ShapeBuilder()
             seen.add(value)
 
     def _add_number(self, text: str) -> None:
@@ -227,9 +227,9 @@ class ShapeBuilder:
             self.element.merge(other.element)
         for name, seen in other.members.items():
             self.members.setdefault(name, ShapeBuilder(len(self.members))).merge(seen)
-        if other.others is not None:
-            self.others = self.others or ShapeBuilder()
-            self.others.merge(other.others)
+        if other.rest is not None:
+            self.rest = self.rest or ShapeBuilder()
+            self.rest.merge(other.rest)
 
     def shape_of_items(self, count: int) -> Shape:
         """Return the shape of ``count`` items, with every name."""
@@ -239,15 +239,15 @@ class ShapeBuilder:
     def shape(self) -> Shape:
         """Return the shape. The names of a map are dropped if there are too many."""
         others, members = None, self.members
-        if self.others is not None or len(members) > MAX_STRUCT_FIELDS:
+        if self.rest is not None or len(members) > MAX_STRUCT_FIELDS:
             others, members = ShapeBuilder(), {}
             for seen in self.members.values():
                 others.merge(seen)
-            if self.others is not None:
-                others.merge(self.others)
+            if self.rest is not None:
+                others.merge(self.rest)
         return Shape(
             tags=self.tags,
-            place=self.position,
+            place=self.place,
             whole_digits=self.whole_digits,
             scale=self.scale,
             fits_int64=self.fits_int64,

@@ -50,12 +50,12 @@ def inferred(*values):
     ],
 )
 def test_one_attribute_gets_one_type(values, expected):
-    """The type follows the values: exact, with head-room, and JSON text where no shape is known."""
+    """The type is exact, leaves space for larger values, and is JSON text for values without a common shape."""
     assert inferred(*values) == expected
 
 
 def test_sets_lists_and_maps_are_inferred_inside():
-    """A set keeps its element type, a list the union of its elements, a map the union of its members."""
+    """A set keeps its element type, a list has the union of its elements, and a map the union of its members."""
     values = [
         {"M": {"s": {"SS": ["x"]}, "n": {"NS": ["1", "2.5"]}, "b": {"BS": ["YQ=="]}}},
         {"M": {"l": {"L": [{"M": {"x": {"N": "1"}}}, {"M": {"y": {"BOOL": True}}}]}, "e": {"M": {}}}},
@@ -80,7 +80,7 @@ def test_sets_lists_and_maps_are_inferred_inside():
 
 
 def test_columns_come_in_the_order_first_seen():
-    """Columns are ordered as the sample shows them; an attribute named _rescue has another column."""
+    """Columns are in the order of the sample. An attribute named _rescue has another column."""
     schema = ItemSchema.of_items(
         [{"z": {"S": "x"}, "_rescue": {"N": "1"}}, {"a": {"S": "x"}, "z": {"S": "x"}}]
     ).to_arrow()
@@ -90,14 +90,14 @@ def test_columns_come_in_the_order_first_seen():
 
 
 def test_a_broken_sample_is_refused():
-    """An item that is not DynamoDB JSON gives no schema."""
+    """An item that is not DynamoDB JSON is an error."""
     with pytest.raises(DecodeError, match=r"^a: 'X' is not a DynamoDB type"):
         ItemSchema.of_items([{"a": {"X": "x"}}]).to_arrow()
 
 
 @given(st.lists(ITEMS, max_size=4))
 def test_a_schema_survives_its_json_text(items):
-    """Every inferred schema is normal already, prints, and comes back from its JSON text with all metadata."""
+    """Every inferred schema is normalised, can be printed, and is restored from its JSON text with all metadata."""
     schema = ItemSchema.of_items(items).to_arrow()
     assert normalize_schema(schema).equals(schema, check_metadata=True)
     assert schema_from_json(schema_to_json(schema)).equals(schema, check_metadata=True)
@@ -105,7 +105,7 @@ def test_a_schema_survives_its_json_text(items):
 
 
 def test_a_given_schema_gets_its_dynamodb_types():
-    """Plain Arrow types tell the DynamoDB type; what is nullable, last and named is put right."""
+    """Plain Arrow types determine the DynamoDB type. Nullability, the last column and names are corrected."""
     given_schema = pa.schema(
         [
             pa.field("s", pa.large_string(), nullable=False),
@@ -147,7 +147,7 @@ def test_a_given_schema_gets_its_dynamodb_types():
     ],
 )
 def test_schemas_that_cannot_hold_items_are_refused(fields, message):
-    """A schema with a type DynamoDB has no exact form for is refused by path, with what to do."""
+    """A type without an exact encoding in DynamoDB is refused. The message names the path and the remedy."""
     with pytest.raises(SchemaError, match=message):
         normalize_schema(pa.schema(fields))
 
@@ -179,6 +179,6 @@ def test_a_projection_names_an_unknown_column():
     ],
 )
 def test_other_text_is_no_schema(text, message):
-    """Text that is no schema is refused."""
+    """Text that is not a schema is refused."""
     with pytest.raises(SchemaError, match=message):
         schema_from_json(text)

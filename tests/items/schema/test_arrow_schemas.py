@@ -1,4 +1,4 @@
-"""Any Arrow schema that DynamoDB has types for: columns, to items and back."""
+"""Round trips of columns through items, for any Arrow schema with DynamoDB types."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def structs(inner):
     """Return structs of one to three members of any type."""
     names = st.lists(NAMES.filter(lambda name: name != "_rescue"), min_size=1, max_size=3, unique=True)
     return names.flatmap(
-        lambda found: st.tuples(*[inner.map(lambda kind, name=name: (name, kind)) for name in found])
+        lambda names: st.tuples(*[inner.map(lambda kind, name=name: (name, kind)) for name in names])
     ).map(pa.struct)
 
 
@@ -45,7 +45,7 @@ TYPES = st.recursive(
 
 
 def values_of(kind):  # noqa: PLR0911 - one line a type
-    """Return values that a column of the type holds, null among them."""
+    """Return values for a column of the type, including null."""
     if pa.types.is_integer(kind):
         bits, signed = kind.bit_width, pa.types.is_signed_integer(kind)
         return st.none() | st.integers(-(2 ** (bits - 1)) if signed else 0, 2 ** (bits - signed) - 1)
@@ -63,7 +63,7 @@ def values_of(kind):  # noqa: PLR0911 - one line a type
     if pa.types.is_map(kind):
         names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4)
         return st.none() | st.dictionaries(names, values_of(kind.item_type), max_size=3).map(
-            lambda found: [*found.items()]
+            lambda members: [*members.items()]
         )
     if pa.types.is_struct(kind):
         return st.none() | st.fixed_dictionaries({field.name: values_of(field.type) for field in kind})
@@ -84,7 +84,7 @@ def batches(draw):
 
 @given(batches())
 def test_columns_come_back(batch):
-    """Items of any Arrow schema, decoded to that schema, give its columns; nothing is rescued, nothing is lost."""
+    """Items made from columns of any Arrow schema decode to equal columns. Nothing is rescued or lost."""
     text = ddbio.to_dynamodb_json(batch)
     assert text == reference(batch)
     schema = normalize_schema(batch.schema)

@@ -16,7 +16,7 @@ NAMES = st.one_of(CASES, CASES.map(suffixed), st.text(st.characters(exclude_cate
 
 @given(st.sets(NAMES, max_size=12))
 def test_columns_differ_by_more_than_case(names):
-    """No two columns are equal in any case, none is the rescue column, and every name is told from its column."""
+    """Columns differ by more than case, none is the rescue column, and every name can be derived from its column."""
     columns = column_names(sorted(names))
     assert len({fold(column) for column in [*columns.values(), "_rescue"]}) == len(names) + 1
     assert all(column in {name, suffixed(name)} for name, column in columns.items())
@@ -24,7 +24,7 @@ def test_columns_differ_by_more_than_case(names):
 
 @given(st.sets(NAMES, max_size=8), st.sets(NAMES, max_size=8))
 def test_columns_depend_on_no_order_and_suffixes_stay(names, others):
-    """The order of names decides nothing, and what has a suffix keeps it whatever names come."""
+    """Columns do not depend on the order of names. A suffix does not depend on other names."""
     columns, later = column_names(sorted(names)), column_names(sorted(names | others, reverse=True))
     assert columns == column_names(sorted(names, reverse=True))
     assert all(later[name] == column for name, column in columns.items() if column != name)
@@ -33,12 +33,12 @@ def test_columns_depend_on_no_order_and_suffixes_stay(names, others):
 
 @pytest.mark.parametrize("name", ["id", "Id", "_x", "a__b"])
 def test_a_name_alone_is_its_column(name):
-    """Nothing happens to a name that clashes with none."""
+    """A name without conflicts is not changed."""
     assert column_names([name]) == {name: name}
 
 
 def test_items_with_names_that_differ_by_case_survive():
-    """Values under names that differ by case alone, in maps too, and under _rescue come back under their own names."""
+    """Values under names that differ only by case, also in maps, and under _rescue survive a round trip."""
     names = ["id", "Id", "ID", "_rescue", suffixed("Id"), "_RESCUE"]
     item = {name: {"S": name} for name in names} | {"m": {"M": {name: {"N": "1"} for name in names}}}
     for framed in (dumps(item), dumps(item, indent=1)):

@@ -9,8 +9,8 @@ from ddbio.items.schema.item_schema import ItemSchema
 SCHEMAS = st.lists(ITEMS, max_size=4).map(ItemSchema.of_items)
 
 
-def test_every_kind_of_change_is_told():
-    """Attributes new and gone, types new and columns widened are reported by path, nested ones too."""
+def test_every_kind_of_change_is_reported():
+    """New and removed attributes, new types and widened columns are reported by path, also nested ones."""
     before = ItemSchema.of_items([
         {"gone": {"S": "x"}, "n": {"N": "1"}, "t": {"S": "x"}, "same": {"BOOL": True},
          "m": {"M": {"x": {"N": "1"}}}, "l": {"L": [{"N": "1"}]}},
@@ -37,7 +37,7 @@ def test_every_kind_of_change_is_told():
 
 @given(SCHEMAS, SCHEMAS)
 def test_a_merge_only_adds(one, other):
-    """Nothing changes from a schema to itself, and no attribute is gone after a merge."""
+    """A schema does not differ from itself, and a merge removes no attribute."""
     assert not one.diff(one)
     assert str(one.diff(one)) == "no change"
     merged = one.diff(one.merge(other))

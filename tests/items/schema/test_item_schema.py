@@ -47,7 +47,7 @@ def column(schema):
 
 @given(SCHEMAS, SCHEMAS, SCHEMAS)
 def test_merging_is_lawful(one, two, three):
-    """Merging is associative, commutative and idempotent, down to the order and the names of the columns."""
+    """Merging is associative, commutative and idempotent, including the order and the names of the columns."""
     assert one.merge(two) == two.merge(one)
     assert one.merge(two).merge(three) == one.merge(two.merge(three))
     assert one.merge(one) == one
@@ -58,7 +58,7 @@ def test_merging_is_lawful(one, two, three):
 
 @given(SCHEMAS, SCHEMAS)
 def test_a_schema_survives_its_file(one, two):
-    """Whatever a schema knows comes back from its file, merged ones and declared columns too."""
+    """A schema is restored from its file, also with merged and declared columns."""
     merged = one.merge(two)
     assert ItemSchema.from_json(merged.to_json()) == merged
     assert pickle.loads(pickle.dumps(merged)) == merged
@@ -66,7 +66,7 @@ def test_a_schema_survives_its_file(one, two):
 
 @given(st.lists(ITEMS, max_size=4), st.lists(ITEMS, max_size=4))
 def test_items_survive_a_merged_schema(some, others):
-    """Items of both sides come back whole under the merged schema."""
+    """Items of both samples survive a round trip under the merged schema."""
     schema = ItemSchema.of_items(some).merge(ItemSchema.of_items(others))
     page = json.dumps({"Items": some + others}).encode()
     assert list(items_of(Decoder(arrow_schema_of(schema), nulls="keep").decode(page, "page"))) == some + others
@@ -74,7 +74,7 @@ def test_items_survive_a_merged_schema(some, others):
 
 @given(tables())
 def test_an_arrow_schema_is_declared_whole(items):
-    """An Arrow schema gives the same columns back, and every attribute is then declared."""
+    """An Arrow schema defines the same columns, and declares every attribute."""
     schema = ItemSchema.of_items(items).to_arrow()
     assert normalize_schema(schema).equals(schema, check_metadata=True)
     assert ItemSchema.from_arrow(schema).to_arrow().equals(schema, check_metadata=True)
@@ -101,7 +101,7 @@ def test_an_arrow_schema_is_declared_whole(items):
     ],
 )  # fmt: skip
 def test_what_samples_show_together_decides(values, others, expected):
-    """Numbers widen, structs and elements join, data as names make a map, shapes that disagree make JSON text."""
+    """Numbers widen, structs and elements join, names that are data make a map, and conflicts make JSON text."""
     assert column(of(*values).merge(of(*others))) == expected
     assert column(of(*values, *others)) == expected
 
@@ -124,7 +124,7 @@ def test_a_map_with_data_as_names_is_a_map_column(names):
 
 
 def test_an_edited_column_stays():
-    """A column that somebody wrote into the file is declared, and survives merges and later files."""
+    """A column that was edited in the file is declared, and survives merges and later files."""
     text = of({"N": "1"}).to_json().replace("N int64", "N double")
     schema = ItemSchema.from_json(text).merge(of({"N": "1.25"}))
     assert schema.to_arrow().field("a").type == pa.float64()
@@ -147,19 +147,19 @@ CALLED = {
 
 
 def called(schema, **names):
-    """Return the schema after somebody wrote names of columns into its file; ``a__b`` is member ``b`` of ``a``."""
+    """Return the schema after column names were edited in its file. ``a__b`` is member ``b`` of ``a``."""
     document = json.loads(schema.to_json())
     for path, name in names.items():
         entries = document["attributes"]
         for part in path.split("__"):
-            (entry,) = (each for each in entries if each["name"] == part)
+            (entry,) = (candidate for candidate in entries if candidate["name"] == part)
             entries = entry.get("element", entry).get("members", [])
         entry["column_name"] = name
     return ItemSchema.from_json(json.dumps(document))
 
 
-def test_columns_are_called_as_the_file_says():
-    """A column's name can be chosen, of members too; values, rescue, digest and way back go by the attribute's."""
+def test_columns_have_the_names_in_the_file():
+    """Names of columns and of members can be chosen. Values, rescue, digest and encoding use the attribute names."""
     schema = called(ItemSchema.of_items([CALLED]), pk="Partition Key", Id="ident", m__c="other", l__x="numbers")
     columns = schema.to_arrow()
     assert [name for name in columns.names if "__" not in name] == ["Partition Key", "ident", "id", "m", "l", "_rescue"]
@@ -181,7 +181,7 @@ def test_columns_are_called_as_the_file_says():
 
 
 def test_chosen_names_of_columns_survive():
-    """They stay through merges with new samples, Arrow's schema, its file, a projection, and are told as a change."""
+    """They survive merges with samples, Arrow's schema, the file and a projection, and are reported as a change."""
     seen = ItemSchema.of_items([CALLED])
     schema = called(seen, Id="ident", m__c="other")
     merged = schema.merge(ItemSchema.of_items([{**CALLED, "new": {"S": "x"}}]))
@@ -200,13 +200,13 @@ def test_chosen_names_of_columns_survive():
 
 @pytest.mark.parametrize("name", ["id", "ID", "pk", "M", "_rescue", "_Rescue", "", 5, "\ud800"])
 def test_names_that_no_column_can_have_are_refused(name):
-    """Two columns of one name, in whatever case, the rescue column's name, an empty one and no text are refused."""
+    """Equal names but for case, the rescue column's name, an empty name and a value other than text are refused."""
     with pytest.raises(SchemaError, match=r"^Id: .*column"):
         called(ItemSchema.of_items([CALLED]), Id=name)
 
 
 def test_what_is_no_attribute_has_no_name_to_choose():
-    """Elements of lists have no columns of their own."""
+    """Elements of lists have no separate columns."""
     document = json.loads(of({"L": [{"N": "1"}]}).to_json())
     document["attributes"][0]["element"]["column_name"] = "x"
     with pytest.raises(SchemaError, match=r"^a\[\]: column_name 'x' has no meaning here"):
@@ -214,7 +214,7 @@ def test_what_is_no_attribute_has_no_name_to_choose():
 
 
 def test_two_declarations_of_one_attribute_are_refused():
-    """Two different declarations cannot both hold."""
+    """Two different declarations of one attribute cannot both apply."""
     one, two = (ItemSchema.from_arrow(pa.schema([("a", arrow)])) for arrow in (pa.int64(), pa.string()))
     with pytest.raises(SchemaError, match=r"^a: declared as N int64 and as S string: keep one"):
         one.merge(two)
@@ -244,13 +244,13 @@ def test_two_declarations_of_one_attribute_are_refused():
     ],
 )  # fmt: skip
 def test_other_text_is_no_schema_file(text, message):
-    """A file that is broken, of another version or names no column is refused with where and what to do."""
+    """An invalid file, of another version or without columns, is refused. The message names the path and the remedy."""
     with pytest.raises(SchemaError, match=message):
         ItemSchema.from_json(text)
 
 
 def test_a_byte_order_mark_is_passed_over():
-    """An editor may put a byte order mark before the file."""
+    """A byte order mark, which some editors write, is skipped."""
     schema = of({"S": "x"})
     for text in (schema.to_json(), schema_to_json(schema.to_arrow())):
         assert arrow_schema_of("\ufeff" + text).equals(schema.to_arrow(), check_metadata=True)
@@ -259,14 +259,14 @@ def test_a_byte_order_mark_is_passed_over():
 
 @pytest.mark.parametrize("other", [None, pa.schema([("a", pa.string())]), "{}"], ids=type)
 def test_only_schemas_of_items_are_joined_and_compared(other):
-    """What is no ItemSchema is refused by its kind."""
+    """An object other than an ItemSchema is refused. The message names its type."""
     for call in (of().merge, of().diff):
         with pytest.raises(SchemaError, match=f"^a {type(other).__name__} is no ItemSchema"):
             call(other)
 
 
-def test_a_schema_goes_wherever_one_is_taken():
-    """An ItemSchema, its Arrow schema, and the JSON text of either mean the same columns."""
+def test_all_kinds_of_schemas_are_accepted():
+    """An ItemSchema, its Arrow schema, and the JSON text of either define the same columns."""
     schema = ddbio.infer_schema(b'{"pk":{"S":"x"},"n":{"N":"1"}}')
     arrow = schema.to_arrow()
     forms = [schema, arrow, schema.to_json(), schema_to_json(arrow)]

@@ -1,4 +1,4 @@
-"""Names of columns of attributes beside columns of ddbio's own."""
+"""Column names of attributes next to ddbio's own columns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def items(*names, kind=None):
 
 
 def require_apart(schema, attributes):
-    """Check that no two columns differ only by case, and that each attribute has its own."""
+    """Check that columns differ by more than case, and that each attribute has its own column."""
     assert len({fold(name) for name in schema.names}) == len(schema.names)
     assert all(len(name.encode()) <= MOST_NAME_BYTES for name in schema.names)
     assert len({*columns_of(schema, attributes)}) == len(attributes)
@@ -36,34 +36,37 @@ def require_apart(schema, attributes):
 
 @pytest.mark.parametrize("first", range(0, len(ODD), 7))
 def test_a_log_has_a_column_for_each_attribute(first):
-    """Of the key, and else but for the very names of a log's own columns, whose attributes are rescued."""
+    """Key attributes always have columns. Other attributes with the names of a log's own columns are rescued."""
     names = [*ODD[first:], *ODD[:first]]
     schema = log_schema(item_schema(items(*names), names[:2]), names[:2], old_image=True, event_id=True)
-    own = [each for each in schema if is_own(each, LOG_COLUMNS)]
-    attributes = pa.schema([each for each in schema if each not in own])
+    own = [field for field in schema if is_own(field, LOG_COLUMNS)]
+    attributes = pa.schema([field for field in schema if field not in own])
     require_apart(schema, names[:2])
-    assert [name_of_field(each) for each in attributes][:2] == names[:2]
+    assert [name_of_field(field) for field in attributes][:2] == names[:2]
     rescued = {"_op", "_sequence", "_event_time", "_expired", "_old_image", "_old_rescue"}.difference(names[:2])
-    assert {name_of_field(each) for each in attributes} == {*names} - rescued
+    assert {name_of_field(field) for field in attributes} == {*names} - rescued
 
 
 def test_a_log_of_an_older_release_keeps_its_columns():
-    """Its attribute ``_event_id`` has a column of that name, and others that the log has itself are rescued."""
+    """Its attribute ``_event_id`` keeps a column of that name.
+
+    Attributes with names of other own columns are rescued.
+    """
     old = log_schema(items("pk", "_event_id", "_op", "year"), ["pk"])
-    assert [each.name for each in old if not is_own(each, LOG_COLUMNS)] == ["pk", "_event_id", "year"]
-    assert [each.name for each in beside(old, LOG_COLUMNS) if each.name.startswith("_event_id")] == [
+    assert [field.name for field in old if not is_own(field, LOG_COLUMNS)] == ["pk", "_event_id", "year"]
+    assert [field.name for field in beside(old, LOG_COLUMNS) if field.name.startswith("_event_id")] == [
         "_event_id_5f37adeb"
     ]
 
 
 @pytest.mark.parametrize("first", range(0, len(ODD), 7))
 def test_a_lake_table_has_a_column_for_each_attribute(first):
-    """Columns that come later are told from those that are there; the history of the table has them, too."""
+    """New columns do not conflict with existing ones, and the history of the table has them too."""
     names = [*ODD[first:], *ODD[:first]]
     fields = lake_fields(items(*names[:20]))
     fields += lake_fields(items(*names[20:]), fields)
     schema = lake_schema(pa.schema(fields))
-    assert [name_of_field(each) for each in attribute_columns(schema)] == names
+    assert [name_of_field(field) for field in attribute_columns(schema)] == names
     require_apart(schema, names)
     require_apart(history_schema(schema), names)
 
@@ -79,39 +82,39 @@ def test_a_lake_table_has_a_column_for_each_attribute(first):
     ],
 )
 def test_no_column_has_the_path_of_a_member(kind, inner):
-    """Iceberg has one namespace for columns and what is within them."""
-    for given in (
+    """Iceberg has one namespace for columns and nested fields."""
+    for fields in (
         [*items("a", kind=kind), *items(inner)],
         [*items(inner), *items("a", kind=kind)],
     ):
-        (one, two) = lake_fields([each for each in given if each.name != "_rescue"])
+        (one, two) = lake_fields([field for field in fields if field.name != "_rescue"])
         assert one.name in {"a", inner}
         assert two.name not in {"a", inner}
 
 
 @pytest.mark.parametrize("member", ["a:b", "a<b", "a`b", "a b", "", "a\tb", "a\x01b"])
 def test_structs_with_members_that_catalogs_refuse_are_json(member):
-    """So no nested name ever blocks the registration of a lake table."""
+    """Then no nested name prevents the registration of a lake table."""
     (field,) = lake_fields(list(items("m", kind=pa.struct([(member, pa.string())])))[:1])
     assert (field.type, field.metadata[b"ddb:type"]) == (pa.string(), b"JSON")
 
 
 @pytest.mark.parametrize("name", [*ODD, "pk", "_op_", "x_2ac1b6cb"])
 def test_a_line_has_each_attribute(name):
-    """What a line calls an attribute is no member of its own, and is read as the attribute."""
+    """A member of a line with the name of an own column is read as the attribute."""
     member = line_member(name)
     assert fold(member) not in {"_op", "_sequence", "_event_id", "_event_time", "_expired"}
     assert attribute_of_member(member) == (name if name != "_op_2ac1b6cb" else "_op")
 
 
-def test_digests_tell_own_columns_from_attributes():
-    """Rows of a log have a digest whatever their attributes are called, and it changes with either column."""
+def test_digests_distinguish_own_columns_from_attributes():
+    """Rows of a log have a digest regardless of attribute names. A change of either column changes it."""
     schema = pa.schema([pa.field("_op", pa.string()), *item_schema(items("_op", "_rescue"), ["_op"])])
     assert RESCUE_FIELD in schema
-    found = set()
+    digests = set()
     for values in (("a", "b"), ("b", "a"), ("a", "a")):
         digest = ColumnDigest()
-        columns = [pa.array([each], pa.string()) for each in (*values, None)]
+        columns = [pa.array([value], pa.string()) for value in (*values, None)]
         digest.add_batch(pa.RecordBatch.from_arrays(columns, schema=pa.schema([*schema][:3])))
-        found.add(digest.digest.hexdigest())
-    assert len(found) == 3
+        digests.add(digest.digest.hexdigest())
+    assert len(digests) == 3

@@ -1,4 +1,4 @@
-"""What samples show, and what is refused as a sample."""
+"""Shapes of samples, and refused samples."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ BROKEN = [
 
 @pytest.mark.parametrize("value", BROKEN, ids=repr)
 def test_a_broken_value_is_refused_with_its_path(value):
-    """What the plain check refuses is refused by the same words, beside and below good values."""
+    """A value that the reference refuses is refused with the same message, next to and below valid values."""
     for item in (
         {"good": {"S": "x"}, "bad": value},
         {"list": {"L": [{"N": "1"}, value]}},
         {"map": {"M": {"bad": value}}},
     ):
-        with pytest.raises(DecodeError) as wanted:
+        with pytest.raises(DecodeError) as expected:
             check_item(item)
-        with pytest.raises(DecodeError) as found:
+        with pytest.raises(DecodeError) as actual:
             infer_shape([{"good": {"S": "x"}}, item])
-        assert str(found.value) == str(wanted.value)
+        assert str(actual.value) == str(expected.value)
 
 
 @pytest.mark.parametrize("item", [5, None, [], "text"])
-def test_what_is_no_item_is_refused(item):
+def test_only_objects_are_items(item):
     """An item is an object."""
     with pytest.raises(DecodeError, match="expected an object"):
         infer_shape([item])
