@@ -38,15 +38,15 @@ class Line:
         if self.goal is None:
             return f"{shown} | "
         sign, bound = self.goal
-        met = self.value >= bound if sign == "≥" else self.value <= bound
-        return f"{shown} | {sign} {bound:g}{self.unit}{'' if met else ' **missed**'}"
+        is_met = self.value >= bound if sign == "≥" else self.value <= bound
+        return f"{shown} | {sign} {bound:g}{self.unit}{'' if is_met else ' **missed**'}"
 
 
 def _public(row: Row) -> Iterator[Line]:
     figures = row["figures"]
 
     def least(start: str, beside: str) -> float:
-        return min(each["times_as_fast_as"][beside] for name, each in figures.items() if name.startswith(start))
+        return min(figure["times_as_fast_as"][beside] for name, figure in figures.items() if name.startswith(start))
 
     mixed, unknown = figures["decode mixed"], figures["decode_unknown mixed"]["times_as_fast_as"]
     what = "`from_dynamodb_json` with a schema vs the bare loops (lowest of ASCII, scripts, rescue, 100 items)"
@@ -122,12 +122,14 @@ def _verbs(row: Row) -> Iterator[Line]:
     ):
         yield Line(what, figures[name]["times_as_many_as"][peer], "×", ("≥", goal), 1)
     # Steps of milliseconds, as those of `schema`, are no floor for a process.
-    costly = {name: each for name, each in figures.items() if sum(each["steps_cpu_seconds"].values()) > _STEP_SECONDS}
-    shares = {name: each["share_of_steps"] for name, each in costly.items()}
-    least = min(shares, key=lambda each: shares[each])
+    costly = {
+        name: figure for name, figure in figures.items() if sum(figure["steps_cpu_seconds"].values()) > _STEP_SECONDS
+    }
+    shares = {name: figure["share_of_steps"] for name, figure in costly.items()}
+    least = min(shares, key=lambda name: shares[name])
     what = f"every verb vs the sum of its steps (lowest: `{least}`)"
     yield Line(what, shares[least], "×", ("≥", 0.7), 2)
-    starts = [seconds for each in figures.values() for seconds in each["start_cpu_seconds"]]
+    starts = [seconds for figure in figures.values() for seconds in figure["start_cpu_seconds"]]
     yield Line("start of a verb, not included above, CPU", sorted(starts)[len(starts) // 2], " s", digits=1)
 
 
@@ -152,8 +154,8 @@ def _service_verbs(row: Row) -> Iterator[Line]:
     most = max(figures, key=lambda verb: figures[verb]["times_the_script"])
     what = f"verbs that only call the service vs a boto3 script with the same calls, time (highest: `{most}`)"
     yield Line(what, figures[most]["times_the_script"], "×", None, 2)
-    for verb, each in figures.items():
-        yield Line(f"… `ddbio {verb}`, CPU with start", each["median_cpu_seconds"], " s", None, 2)
+    for verb, figure in figures.items():
+        yield Line(f"… `ddbio {verb}`, CPU with start", figure["median_cpu_seconds"], " s", None, 2)
 
 
 def _delivered(row: Row) -> Iterator[Line]:
@@ -177,7 +179,7 @@ def _export(row: Row) -> Iterator[Line]:
 
 
 def _import_files(row: Row) -> Iterator[Line]:
-    share = min(each["times_as_fast_as"][import_files.STEPS] for each in row["figures"].values())
+    share = min(figure["times_as_fast_as"][import_files.STEPS] for figure in row["figures"].values())
     yield Line("`write_import_files` vs encoding and compression alone", share, "×", ("≥", 0.6), 2)
 
 
@@ -228,7 +230,9 @@ def _latency(row: Row) -> Iterator[Line]:
         # Rows before 23 November have no load.
         if ours not in by_latency[highest]:
             continue
-        others = ", ".join(f"{rates[ours]:,} at {each} ms" for each, rates in by_latency.items() if each != highest)
+        others = ", ".join(
+            f"{rates[ours]:,} at {latency} ms" for latency, rates in by_latency.items() if latency != highest
+        )
         name, beside = ours.removeprefix("ddbio."), by_latency[highest][peer]
         what = f"`{name}`, {highest} ms latency ({others}; {peer} {beside:,} at {highest} ms)"
         yield Line(what, by_latency[highest][ours], " items/s")
@@ -301,7 +305,9 @@ _REAL = {"flights": "real flights", "territories": "real names in all languages"
 def _real(row: Row) -> Iterator[Line]:
     start = "scan, export read and load vs boto3,"
     for shape, figures in row["figures"].items():
-        ratios = {verb: each["times_as_fast"]["median"] for verb, each in figures.items() if isinstance(each, dict)}
+        ratios = {
+            verb: figure["times_as_fast"]["median"] for verb, figure in figures.items() if isinstance(figure, dict)
+        }
         least = min(ratios, key=lambda verb: ratios[verb])
         yield Line(f"{start} {_REAL[shape]} (lowest: `{least}`)", ratios[least], "×", None, 1)
         start = "…"
@@ -336,13 +342,13 @@ def _budget(row: Row) -> Iterator[Line]:
 
 
 def _memory(row: Row) -> Iterator[Line]:
-    run = max(row["figures"]["runs"], key=lambda each: each["growth_mebibytes"])
+    run = max(row["figures"]["runs"], key=lambda run_figures: run_figures["growth_mebibytes"])
     what = f"memory of a task above {run['start_mebibytes']:.0f} MiB at its start, any table size"
     yield Line(what, run["growth_mebibytes"], " MiB", ("≤", 256))
 
 
 def _export_memory(row: Row) -> Iterator[Line]:
-    run = max(row["figures"]["runs"], key=lambda each: each["file_bytes"])
+    run = max(row["figures"]["runs"], key=lambda run_figures: run_figures["file_bytes"])
     size = f"{run['file_bytes'] / 1e6:.0f} MB gzipped"
     what = f"memory of a task above {run['start_mebibytes']:.0f} MiB at its start, one export file of {size}"
     yield Line(what, run["growth_mebibytes"], " MiB", ("≤", 256))
@@ -354,16 +360,16 @@ def _spread(row: Row) -> Iterator[Line]:
         for partitions, ways in row["figures"].items()
         for way, figures in ways.items()
     }
-    least = min(shares, key=lambda each: shares[each])
+    least = min(shares, key=lambda name: shares[name])
     what = f"writes in scan order, of the table's rate (lowest: {least})"
     yield Line(what, shares[least], "×", ("≥", 0.9), 2)
 
 
 def _lambda_start(row: Row) -> Iterator[Line]:
-    for handler, each in row["figures"].items():
-        what = f"new process of `{handler}`, first event of {each['records']} records"
-        yield Line(what, 1000 * (each["import_seconds"] + each["first_seconds"]), " ms", None, 0)
-        yield Line("… second event", 1000 * each["second_seconds"], " ms", None, 0)
+    for handler, figure in row["figures"].items():
+        what = f"new process of `{handler}`, first event of {figure['records']} records"
+        yield Line(what, 1000 * (figure["import_seconds"] + figure["first_seconds"]), " ms", None, 0)
+        yield Line("… second event", 1000 * figure["second_seconds"], " ms", None, 0)
 
 
 def _capture(row: Row) -> Iterator[Line]:
@@ -377,7 +383,7 @@ def _capture(row: Row) -> Iterator[Line]:
     kinesis = figures["kinesis"]
     yield Line("… from Kinesis, records per CPU-second", kinesis["records_per_cpu_second"], "", ("≥", 100_000))
     yield Line("… … idle, share of a core", 100 * kinesis["idle_share_of_a_core"], " %", ("≤", 2), 1)
-    lag, peak = (max(each[name] for each in (figures, kinesis)) for name in ("lag_seconds", "peak_mb"))
+    lag, peak = (max(source[name] for source in (figures, kinesis)) for name in ("lag_seconds", "peak_mb"))
     yield Line(f"… lag at {row['parameters']['rate']:,} changes/s, either source", lag, " s", ("≤", 2), 1)
     yield Line("… peak memory, either source", peak, " MiB", ("≤", 256))
 
@@ -392,16 +398,21 @@ def _apply(row: Row) -> Iterator[Line]:
 
 
 def _apply_memory(row: Row) -> Iterator[Line]:
-    figures, given = row["figures"], row["parameters"]
+    figures, parameters = row["figures"], row["parameters"]
     peaks = {
-        suffix: [figures[name] for each in given["formats"] if (name := f"peak_mebibytes_{each}{suffix}") in figures]
+        suffix: [
+            figures[name]
+            for file_format in parameters["formats"]
+            if (name := f"peak_mebibytes_{file_format}{suffix}") in figures
+        ]
         for suffix in ("", "_skewed")
     }
-    what = f"peak memory of `ddbio apply`: {given['changes']:,} changes, table of {given['rows']:,} rows, either format"
+    size = f"{parameters['changes']:,} changes, table of {parameters['rows']:,} rows, either format"
+    what = f"peak memory of `ddbio apply`: {size}"
     yield Line(what, max(peaks[""]), " MiB", ("≤", 1024))
     # The first rows have no such changes.
     if peaks["_skewed"]:
-        yield Line(f"… changes in {given['at_once']} of 16 buckets", max(peaks["_skewed"]), " MiB", ("≤", 1024))
+        yield Line(f"… changes in {parameters['at_once']} of 16 buckets", max(peaks["_skewed"]), " MiB", ("≤", 1024))
 
 
 def _validate(row: Row) -> Iterator[Line]:
@@ -446,7 +457,7 @@ def _files(row: Row) -> Iterator[Line]:
     if "partitioned" in row["figures"]:
         ratio = row["figures"]["partitioned"]["times_as_fast_as"][files.FLOOR]
         yield Line("… to Parquet in 100 partitions vs `pyarrow.dataset`", ratio, "×", ("≥", 0.7), 2)
-    near = min(each["1"]["bytes_near_target_ratio"] for each in layout.values())
+    near = min(layout_figures["1"]["bytes_near_target_ratio"] for layout_figures in layout.values())
     target = row["parameters"].get("target_bytes", files.MIB) / files.MIB
     what = f"bytes in files within 15 % of a target of {target:g} MiB (lowest of five formats)"
     yield Line(what, 100 * near, " %", ("≥", 95))

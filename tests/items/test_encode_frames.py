@@ -84,7 +84,9 @@ OBJECTS = {
 
 
 @pytest.mark.parametrize("values", OBJECTS)
-@pytest.mark.parametrize("other_values", [["a", "b"], [NOON.date(), NOON], [10**20, 1]], ids=["text", "times", "numbers"])
+@pytest.mark.parametrize(
+    "other_values", [["a", "b"], [NOON.date(), NOON], [10**20, 1]], ids=["text", "times", "numbers"]
+)
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_objects_of_a_frame_are_what_they_are_in_dictionaries(values, other_values, library):
     """No type is inferred for a column of objects: its values stay exact, regardless of other columns."""
