@@ -307,7 +307,7 @@ class BudgetClient:
         if self._channel is not None:
             self._held_until = now + HOLD_SECONDS
 
-    def has_met_driver(self, *, tries_again: bool = False) -> bool:
+    def has_reached_driver(self, *, tries_again: bool = False) -> bool:
         """Return whether the driver has ever responded to this client, after trying to reach it.
 
         Parameters

@@ -77,9 +77,9 @@ class BudgetServer:
         Thread(target=self._listener.serve_forever, args=(0.1,), name="ddbio-budget", daemon=True).start()
         return self
 
-    def has_met(self, task: str) -> bool:
+    def has_registered(self, task: str) -> bool:
         """Return whether any attempt of a task has registered."""
-        return self._listener.has_met(task)
+        return self._listener.has_registered(task)
 
     def _listen(self, key: bytes) -> _Listener:
         for port in self._ports:
@@ -121,7 +121,7 @@ class _Listener(socketserver.ThreadingTCPServer):
         self._holds: dict[str, tuple[int, float]] = {}
         super().__init__((host, port), _Worker)
 
-    def has_met(self, task: str) -> bool:
+    def has_registered(self, task: str) -> bool:
         with self._lock:
             return task in self._latest
 

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from ddbio.aws.control_plane import describe_table, read_table_definition
 from ddbio.cdc.batches import write_log_file
-from ddbio.cdc.capture import begun_with, capture
+from ddbio.cdc.capture import capture, options_of_capture
 from ddbio.cdc.log_jobs import has_old_images, jobs_in, jobs_of
 from ddbio.cdc.log_order import (
     change_ids,
@@ -538,7 +538,7 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
         spec = dynamodb_spec(options)
         ttl = ttl or read_table_definition(spec, options.source)[1]
         capture_options = {"table": options.source, "dest": options.log, "available_now": True, "old_image": True}
-        capture_options |= begun_with(open_store(log, options))
+        capture_options |= options_of_capture(open_store(log, options))
         capture(parse_options(CaptureOptions, {**connection_of(options), **capture_options, "s3_storage_class": None}))
     store = open_store(log, options)
     if not any(map(has_old_images, jobs_of(store))):
@@ -551,7 +551,7 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
     require_target(target)
     state = JobState(target, job_id, _KIND)
     identity = {"log": store.uri, "ttl": ttl, **fixed_options(options, without=("source", "dest", "log", "ttl"))}
-    state.begin_as(identity)
+    state.start_as(identity)
     with Claim(state.store, job_id, "append").held():
         job = Archiver(store, state, ttl, options.infer, options.compression)
         try:

@@ -544,7 +544,7 @@ def prepare_capture(options: CaptureOptions) -> str:
     return target.job_id
 
 
-def begun_with(store: ObjectStore) -> dict[str, str]:
+def options_of_capture(store: ObjectStore) -> dict[str, str]:
     """Return the options with which a capture of a log was started, for callers without these options."""
     heads = [head for job in jobs_in(store, CAPTURE) if "start" in (head := job.head() or {})]
     if not heads:
@@ -566,7 +566,7 @@ def _begin(
     identity |= part or {}
     if not stream.kind.is_of_table:
         identity["table"] = target.table.name
-    begun = state.begin_as(identity, {"old_image": options.old_image, "started_at": time.time()})
+    begun = state.start_as(identity, {"old_image": options.old_image, "started_at": time.time()})
     if options.old_image:
         turn_on_old_images(state)
     if part is None or kind == LEASES:

@@ -308,7 +308,7 @@ def heal_gap(
     if (own := table_of_job(head) or table) != table:
         raise OptionError(f"{store.uri} is the log of table {own!r}, not of {table!r}")
     identity: dict[str, Any] = {HEALS: gap.job_id, "batch": gap.batch, **head_fields}
-    state.begin_as(identity)
+    state.start_as(identity)
     with Claim(store, gap.heal_id, "append").held():
         job = _Job(options, state, gap, capture, HealedGap(), look)
         job.run(written_at, has_event_ids=kind_of_job(head).has_event_ids, old_image=has_old_images(capture))

@@ -160,7 +160,7 @@ class _Checked(NamedTuple):
 
 def _checked(text: bytes, seen: set[str] | None = None, images: ChangePrinter | None = None) -> _Checked | None:
     """Return the members of the records and their images, or None if only the reference can decide."""
-    marks = _MARKS.found(text)
+    marks = _MARKS.find(text)
     if _TIME in marks or not marks.isdisjoint(_LETTERS) or (_RECORDS in marks and _HAS_RECORDS.search(text)):
         return None
     members, images = _own_members(text), images or ChangePrinter()

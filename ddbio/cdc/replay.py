@@ -190,7 +190,7 @@ class _Replay:
         """Store the identity of the replay. Raises if another replay has the same id."""
         fixed = fixed_options(self.options, without=("source", "dest", "table"))
         identity = {"source": self.delivered.store.uri, "target": self.target, **fixed}
-        self.state.begin_as(identity, {"started_at": time.time()})
+        self.state.start_as(identity, {"started_at": time.time()})
         table = (self.state.read(COLUMNS) or {}).get("table")
         if not self.table.owns(table):
             raise OptionError(

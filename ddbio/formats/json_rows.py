@@ -205,10 +205,10 @@ def read_json(data: bytes, options: ReadOptions = _NO_OPTIONS, columns: pa.Schem
                 table = _as_chosen(typed, columns, options.types)
             else:
                 table = _inferred(typed, data, options.types)
-    return read_json_plainly(data, options, columns) if table is None else table
+    return read_json_in_python(data, options, columns) if table is None else table
 
 
-def read_json_plainly(data: bytes, options: ReadOptions, columns: pa.Schema | None = None) -> pa.Table:
+def read_json_in_python(data: bytes, options: ReadOptions, columns: pa.Schema | None = None) -> pa.Table:
     """Return the rows as ``read_json`` does, in plain Python."""
     schema, types = options.schema, options.types
     fields = types if schema is None else {field.name: field for field in schema}

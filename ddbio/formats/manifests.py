@@ -39,7 +39,7 @@ def _attributes_of_folders(state: Mapping[str, Any]) -> set[str]:
 
 
 @dataclass(frozen=True)
-class Noted:
+class ManifestFacts:
     """Facts in manifests about files, by their paths.
 
     Attributes
@@ -59,7 +59,7 @@ class Noted:
         return replace(entry, crc32=crc32) if size_bytes == entry.size_bytes else entry
 
 
-def look_up(store: ObjectStore, files: Iterable[StoredObject]) -> Noted:
+def look_up(store: ObjectStore, files: Iterable[StoredObject]) -> ManifestFacts:
     """Return the facts in manifests that the files do not store themselves.
 
     A file whose size differs from its manifest is not the file that was written, so its facts are left out.
@@ -70,7 +70,7 @@ def look_up(store: ObjectStore, files: Iterable[StoredObject]) -> Noted:
         If a manifest is damaged, or a newer release wrote it.
     """
     sizes = {entry.path: entry.size_bytes for entry in files if _needs_manifest(entry.path)}
-    noted = Noted()
+    noted = ManifestFacts()
     for job_id in sorted(set(map(job_of, sizes))):
         # A release with another format of schemas may have written it.
         with suppress(KeyError, TypeError):

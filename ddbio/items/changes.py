@@ -111,7 +111,7 @@ class ChangeDecoder:
 def plainly_encoded(text: Buffer) -> Buffer:
     """Return the result of :func:`once_encoded`, with a quick check for texts without binary values."""
     view = memoryview(text)
-    if bytes(view[:32]).startswith(_BEGINNINGS) or not _BINARY.found(view):
+    if bytes(view[:32]).startswith(_BEGINNINGS) or not _BINARY.find(view):
         return text
     return once_encoded(bytes(view))
 

@@ -389,7 +389,7 @@ class RowDecoder:
         count = sum(batch.num_rows for batch in decoded)
         next_row = start + count
         # Each row begins and ends a document. If there are as many documents as rows, each row is one document.
-        if next_row == stop if refused is None else next_row < stop and refused == rows.places[next_row]:
+        if next_row == stop if refused is None else next_row < stop and refused == rows.positions[next_row]:
             batches.extend(decoded)
             return count, refused is not None
         return self._decode_together(texts, rows, start, (stop - start) // 2, batches)

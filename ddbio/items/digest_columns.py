@@ -278,9 +278,9 @@ def _add(values: _Array, field: pa.Field[Any], prepare: _Prepare, under: tuple[_
             _add_bytes(array, tag, under, sums)
         case "BOOL":
             bits = view_of(array.buffers()[1], np.uint8)
-            loops.add_truths(bits, array.offset, plain.BOOL, *_validity(array), *under, sums)
+            loops.add_booleans(bits, array.offset, plain.BOOL, *_validity(array), *under, sums)
         case "NULL":
-            loops.add_truths(_NO_BITS, 0, plain.NULL, *_validity(array), *under, sums)
+            loops.add_booleans(_NO_BITS, 0, plain.NULL, *_validity(array), *under, sums)
         case "M" if pa.types.is_struct(array.type):
             inner = new_sums(len(array))
             for member, column in zip(fields_within(field.type), array.flatten(), strict=True):
@@ -306,7 +306,7 @@ def _add_numbers(array: _Array, path: str, under: tuple[_Words, bool], sums: _Wo
         loops.add_decimals(words, arrow_type.scale, *_validity(array), *under, sums)
         return
     texts = text_array(array)
-    digits = np.zeros(loops.DIGITS_ROOM, np.uint8)
+    digits = np.zeros(loops.DIGITS_BYTES, np.uint8)
     refused = loops.add_number_texts(*spans_of(texts), digits, *_validity(texts), *under, sums)
     if refused != loops.FINE:
         _refuse_number(texts[refused].as_buffer().to_pybytes(), path)
@@ -338,7 +338,7 @@ def _add_container(
         _add(values, element, prepare, (_ELEMENT_KEY, _NULLS_COUNT), inner)
     elif not is_map:
         keys = new_sums(len(values))
-        loops.key_places(bounds, keys)
+        loops.key_indices(bounds, keys)
         _add(values, element, prepare, (keys, _NULLS_COUNT), inner)
     else:
         keys = new_sums(len(values))

@@ -64,7 +64,7 @@ class IonReader:
     """
 
     def __init__(self, max_line_bytes: int) -> None:
-        self._max_bytes = max_line_bytes + ion.ROOM
+        self._max_bytes = max_line_bytes + ion.RESERVED_BYTES
         self._data = allocate(PAD)
         self._out = allocate(min(PIECE_BYTES, self._max_bytes))
         self._levels = np.zeros(ion.MAX_DEPTH + 1, np.int64)
@@ -98,7 +98,9 @@ class IonReader:
 
     def _grow(self) -> None:
         if len(self._out) >= self._max_bytes:
-            raise DecodeError(f"line 1: it stands for more than {self._max_bytes - ion.ROOM} bytes of JSON", line=1)
+            raise DecodeError(
+                f"line 1: it stands for more than {self._max_bytes - ion.RESERVED_BYTES} bytes of JSON", line=1
+            )
         self._out = allocate(min(2 * len(self._out), self._max_bytes))
 
 

@@ -23,7 +23,7 @@ from ddbio.items.decode import Decoder
 from ddbio.items.encode import EncodeOptions
 from ddbio.items.kernel.arrays import binary_array, plain_array, spans_of, take_rows, text_array, valid_of, words_of
 from ddbio.items.kernel.encode.fields import plain_fields, time_array
-from ddbio.items.kernel.hash.keys import DIGITS_ROOM, PREFIX_BYTES, hash_keys, print_decimals, print_numbers
+from ddbio.items.kernel.hash.keys import DIGITS_BYTES, PREFIX_BYTES, hash_keys, print_decimals, print_numbers
 from ddbio.items.kernel.memory import PAD
 from ddbio.items.kernel.number import LONGEST_NUMBER
 from ddbio.items.number import MAX_DIGITS, canonical_number
@@ -351,7 +351,7 @@ def _numbers(column: pa.Array[Any]) -> _Spans:
     """Return the canonical texts of numbers."""
     ends = np.zeros(len(column) + 1, np.int64)
     out = np.empty(LONGEST_NUMBER * len(column) + PAD, np.uint8)
-    digits = np.zeros(DIGITS_ROOM, np.uint8)
+    digits = np.zeros(DIGITS_BYTES, np.uint8)
     column_type: Any = column.type
     if pa.types.is_decimal128(column_type) and 0 <= column_type.scale <= MAX_DIGITS:
         print_decimals(words_of(column, 2), column_type.scale, digits, out, ends[1:])

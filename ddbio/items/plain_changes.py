@@ -71,11 +71,11 @@ class ChangePrinter:
                 return None
             printed, status = list[PlainChanges](), codes.FULL
             while status == codes.FULL:
-                begin = walker.place
+                begin = walker.position
                 walker.restart()
-                status = walker.go_on("changes", _MAX_ROWS)
+                status = walker.resume_walk("changes", _MAX_ROWS)
                 if status in {codes.FULL, codes.DONE}:
-                    changes = self._print_tape(walker.place - begin)
+                    changes = self._print_tape(walker.position - begin)
                     if changes is None:
                         return None
                     printed.append(changes)

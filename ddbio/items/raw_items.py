@@ -20,7 +20,7 @@ from ddbio.items.framing import NOT_ITEMS, check_object, checked_items
 from ddbio.items.json_text import compact_json, parse_json
 from ddbio.items.kernel import codes, memory
 from ddbio.items.kernel.encode.rules import key_rules
-from ddbio.items.kernel.lines import ROOM_RATIO, split_items
+from ddbio.items.kernel.lines import LINES_RATIO, split_items
 from ddbio.items.kernel.memory import PAD
 from ddbio.items.kernel.tape import paths, raw_items
 from ddbio.items.kernel.tape.walker import Walker, first_walk, forget_paths
@@ -193,7 +193,7 @@ class RawItemReader:
             (*_rule(name, rules.get(name), list(keys)), marks.index(name) if name in marks else -1) for name in names
         ]
         letters = sum(ord(tag) << 8 * number for number, tag in enumerate(keys.values()))
-        self._n_marks, room = len(marks), (2 * len(keys) + 1) * raw_items.KEY_ROOM
+        self._n_marks, room = len(marks), (2 * len(keys) + 1) * raw_items.KEY_CONTENT_BYTES
         nothing = memory.allocate_words(0)
         self._walker = Walker(first_walk())
         self._check_arrays = raw_items.Check(
@@ -205,9 +205,9 @@ class RawItemReader:
             lengths=memory.allocate_words(len(keys)),
             elements=memory.allocate_words(raw_items.MAX_ELEMENTS),
             slots=memory.allocate_words(2 * raw_items.MAX_ELEMENTS),
-            asked=np.array([len(names), len(keys), len(marks), letters, (1 << len(marks)) - 1], np.int64),
+            request=np.array([len(names), len(keys), len(marks), letters, (1 << len(marks)) - 1], np.int64),
             rules=np.array([*sum(rows, ()), 0], np.int64),
-            found=memory.allocate_words(2 * len(marks) + 1),
+            recorded=memory.allocate_words(2 * len(marks) + 1),
             spans=nothing,
             values=nothing,
             sizes=nothing,
@@ -304,7 +304,7 @@ class RawItemReader:
         forget_paths(walker.walk)
         walker.walk_whole(memoryview(compact_json(self._names).encode()), "items")
         nodes = walker.walk.nodes.reshape(-1, paths.NODE_WIDTH)[1 : len(self._names) + 1]
-        nodes[:, [paths.KEEPS_PLACE, paths.KEEPS_TEXT, paths.WHOLE]] = 1, 1, -1
+        nodes[:, [paths.KEEPS_POSITION, paths.KEEPS_TEXT, paths.WHOLE]] = 1, 1, -1
 
     def _walk(self, piece: bytes | memoryview, framing: Framing) -> tuple[RawItems, int]:
         """Return the items of the complete documents in a piece, and the number of bytes of these documents."""
@@ -313,10 +313,10 @@ class RawItemReader:
             if not walker.load(memoryview(piece), in_new_array=True):
                 return self._items(0), 0
             skipped = list[int]()
-            status = walker.go_on(framing, _ALL_ROWS)
+            status = walker.resume_walk(framing, _ALL_ROWS)
             while status == codes.ERROR and walker.skip_item(framing):
                 skipped.append(walker.n_rows - 1)
-                status = walker.go_on(framing, _ALL_ROWS)
+                status = walker.resume_walk(framing, _ALL_ROWS)
             if status == codes.GROW_UNESCAPED:
                 walker.widen()
         if status != codes.DONE and framing == "page":
@@ -326,7 +326,7 @@ class RawItemReader:
             self._learn_names()
         if items.doubtful.any() and not self._are_legal(items):
             return self._items(0), 0
-        return items, len(piece) if status == codes.DONE else walker.place
+        return items, len(piece) if status == codes.DONE else walker.position
 
     def _are_legal(self, items: RawItems) -> bool:
         """Return whether all doubtful items are DynamoDB JSON, or objects if ``takes_illegal``."""
@@ -393,7 +393,7 @@ class PageSplitter:
             raise DecodeError('expected {"Items": …}')
         if len(self._data) < len(data) + PAD:
             self._data = memory.allocate(len(data) + PAD)
-            self._out = memory.allocate(ROOM_RATIO * len(data) + PAD)
+            self._out = memory.allocate(LINES_RATIO * len(data) + PAD)
         self._data[: len(data)] = np.frombuffer(data, np.uint8)
         self._data[len(data) : len(data) + PAD] = 0
         count, printed = split_items(self._data, items_member.end(), self._out)

@@ -23,7 +23,7 @@ from ddbio.jobs.report import Clock, JobReport, Report
 from ddbio.jobs.stores import new_job_id, require_shared
 from ddbio.lake.bucket_merge import BucketMerge, Outcome
 from ddbio.lake.change_source import AppliedTo
-from ddbio.lake.changes import given_changes, open_changes
+from ddbio.lake.changes import open_changes, row_changes
 from ddbio.lake.merging import BucketMerger, LocalMerging, RowMaker, SpreadMerging
 from ddbio.lake.registering import check_lake_catalog, register_lake
 from ddbio.lake_formats.bucket_files import STATISTICS_COLUMNS, BucketFiles
@@ -457,7 +457,7 @@ def apply_rows(rows: pa.Table, options: ApplyOptions) -> ApplyReport:
     DdbioError
         As :func:`apply_log`.
     """
-    source = given_changes(rows.schema, options)
+    source = row_changes(rows.schema, options)
     source.rows = rows
     return apply_source(source, options)
 

@@ -15,7 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddbio.cdc.capture import begun_with, capture, prepare_capture
+from ddbio.cdc.capture import capture, options_of_capture, prepare_capture
 from ddbio.cdc.gaps import captures_in, find_gaps
 from ddbio.cdc.heal import heal_capture
 from ddbio.cdc.log_reader import oldest_hour, open_log
@@ -185,7 +185,7 @@ class _Bootstrap:
     def _capture_options(self, *, available_now: bool) -> CaptureOptions:
         names = {"table": self.options.table, "dest": self.options.log}
         values = {**self._connection(), **names, "available_now": available_now, "on_gap": "continue"}
-        values |= begun_with(open_store(self.options.log, self.options))
+        values |= options_of_capture(open_store(self.options.log, self.options))
         return parse_options(CaptureOptions, values)
 
     @contextlib.contextmanager

@@ -52,7 +52,7 @@ class ExportedChanges(LogDecoder):
         return self._log_rows(decoded, [operations, decoded.column(0).cast(pa.string())], None).rows
 
 
-def given_columns(schema: pa.Schema) -> pa.Schema:
+def change_columns(schema: pa.Schema) -> pa.Schema:
     """Return the columns of a log for rows with these columns.
 
     Rows have the attributes of the items under their names, and ``_sequence``, which orders the states of an item,
@@ -79,8 +79,10 @@ def given_columns(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*own, *attributes, RESCUE_FIELD])
 
 
-def given_rows(batches: Iterable[pa.RecordBatch], columns: pa.Schema, keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield rows in the columns that :func:`given_columns` returned; a delete has only the key attributes.
+def change_batches(
+    batches: Iterable[pa.RecordBatch], columns: pa.Schema, keys: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows in the columns that :func:`change_columns` returned; a delete has only the key attributes.
 
     Raises
     ------

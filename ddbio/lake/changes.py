@@ -17,7 +17,7 @@ from ddbio.export.options import ExportReadOptions
 from ddbio.export.tasks import export_columns
 from ddbio.formats import export_manifest as manifest
 from ddbio.jobs.stores import open_store
-from ddbio.lake.change_rows import ExportedChanges, given_columns, given_rows
+from ddbio.lake.change_rows import ExportedChanges, change_batches, change_columns
 from ddbio.lake_formats.rows import item_columns, log_columns
 from ddbio.lake_formats.table import EXPORTED_TO
 from ddbio.options import connection_of
@@ -335,7 +335,7 @@ class RowsPart:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the changes."""
-        return given_rows(self.rows.to_batches(), given_columns(self.rows.schema), self.keys)
+        return change_batches(self.rows.to_batches(), change_columns(self.rows.schema), self.keys)
 
     def divided(self) -> Sequence[RowsPart]:
         """Return the rows in slices."""
@@ -378,7 +378,7 @@ class RowChanges:
 
     def columns(self) -> pa.Schema:
         """Return the columns of a log for the rows."""
-        return given_columns(self.schema)
+        return change_columns(self.schema)
 
     def lineages(self) -> list[str]:
         """Return the stream."""
@@ -434,7 +434,7 @@ def open_changes(options: ApplyOptions) -> LogChanges | ExportChanges:
         raise NotFoundError(f"{error}; nor is there a {manifest.SUMMARY}.json of an incremental export") from None
 
 
-def given_changes(schema: pa.Schema, options: ApplyOptions) -> RowChanges:
+def row_changes(schema: pa.Schema, options: ApplyOptions) -> RowChanges:
     """Return the source of rows with these columns.
 
     Raises
@@ -445,7 +445,7 @@ def given_changes(schema: pa.Schema, options: ApplyOptions) -> RowChanges:
         If the columns are not those of changes.
     """
     LAKE_FORMATS[options.format].check("rows")
-    if not item_columns(given_columns(schema)):
+    if not item_columns(change_columns(schema)):
         raise SchemaError("the rows have no attributes")
     return RowChanges(
         schema,

@@ -120,14 +120,14 @@ class HudiLakeTable:
     def outdated(self, state: LakeState, since: int) -> list[StoredObject]:
         """Return the files of older commits in the timeline, except the ddbio commit that describes ``since``."""
         del state
-        oldest, files = self.told_by(since), []
+        oldest, files = self.ddbio_commit_of(since), []
         for entry in self.store.list(TIMELINE):
             digits = re.match(r"\.hoodie/(\d+)\.", entry.path)
             if digits and int(digits[1]) < oldest:
                 files.append(entry)
         return files
 
-    def told_by(self, version: int) -> int:
+    def ddbio_commit_of(self, version: int) -> int:
         """Return the newest ddbio commit at or before this version."""
         state = self.stored(version)
         return version if state is None else state.version

@@ -21,7 +21,7 @@ from ddbio.commit.snapshot import PUBLISHED, LiveFile, folder_files, log_files, 
 from ddbio.errors import AccessDeniedError, DecodeError, NotFoundError, OptionError
 from ddbio.formats.decompress import decompress, line_blocks
 from ddbio.formats.lake_columns import LAKE_ROWS
-from ddbio.formats.manifests import Noted, look_up, partition_columns
+from ddbio.formats.manifests import ManifestFacts, look_up, partition_columns
 from ddbio.formats.registry import FORMATS, INPUT_FORMATS, MAGIC_BYTES, format_of, format_of_bytes, is_row_file
 from ddbio.items.encode import to_dynamodb_json
 from ddbio.items.expansion import MOST_ROW_BYTES
@@ -80,7 +80,7 @@ class DataFiles:
     store: ObjectStore
     files: tuple[StoredObject, ...]
     contents: Contents
-    noted: Noted = field(default_factory=Noted)
+    noted: ManifestFacts = field(default_factory=ManifestFacts)
     skipped: tuple[str, ...] = ()
     live: Mapping[str, LiveFile] = field(default_factory=dict)
     values: Mapping[str, FolderColumns] | None = None
@@ -317,7 +317,7 @@ def _files_of_table(request: _Request, contents: Contents) -> DataFiles:
     if gone := sorted(formats.keys() - listed.keys()):
         raise NotFoundError(f"{table.store.uri}/{gone[0]} belongs to the table, and is missing: restore it")
     files = [replace(listed[path], format=formats[path]) for path in sorted(formats)]
-    return DataFiles(table.store, tuple(files), contents, Noted(schemas), values=values)
+    return DataFiles(table.store, tuple(files), contents, ManifestFacts(schemas), values=values)
 
 
 def _column_of(name: str, value: Any) -> tuple[str, str, str | None]:

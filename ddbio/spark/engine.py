@@ -219,7 +219,7 @@ class SparkEngine:
             if server is not None and deferred:
                 # Attempts that have connected to the driver may still write. The others of these tasks have not
                 # started.
-                unfenced = frozenset(number for number in deferred if not server.has_met(str(number)))
+                unfenced = frozenset(number for number in deferred if not server.has_registered(str(number)))
                 rdd = source.mapPartitions(replace(runner, unfenced=unfenced))
                 alone = Job(self._context, rdd, budget.job, partitions=deferred)
 

@@ -143,7 +143,7 @@ def _cleaning(options: MaintainOptions, table: HudiTable, sweep: Sweep, log: Swe
     settings, timeline = dict[str, str](), table.timeline()
     kept = options.expire_snapshots_older_than
     if log.files and kept is not None:
-        oldest = table.told_by(log.since_version)
+        oldest = table.ddbio_commit_of(log.since_version)
         left = sum(instant.number >= oldest for instant in timeline) + 1
         settings |= {
             "hoodie.archive.automatic": "true",

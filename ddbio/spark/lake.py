@@ -15,8 +15,8 @@ from ddbio.items.schema.arrow import RESCUE_NAME, declare_types, name_of_field
 from ddbio.jobs.engine import Shuffle
 from ddbio.jobs.report import Clock
 from ddbio.lake.apply import apply_source
-from ddbio.lake.change_rows import given_columns, given_rows
-from ddbio.lake.changes import given_changes
+from ddbio.lake.change_rows import change_batches, change_columns
+from ddbio.lake.changes import row_changes
 from ddbio.lake.merging import gather, joined, merge_buckets, partitions_of, split_batch, unknown_texts
 from ddbio.lake_formats.rows import item_columns
 from ddbio.spark.engine import SparkEngine
@@ -53,7 +53,7 @@ def apply_frame(frame: DataFrame, options: ApplyOptions) -> ApplyReport:
         As ``ddbio.lake.apply.apply_log``.
     """
     schema = to_arrow_schema(frame.schema)
-    source = given_changes(schema, options)
+    source = row_changes(schema, options)
     if options.engine == "local":
         batches = list(frame_batches(frame, None))
         source.rows = pa.Table.from_batches(batches) if batches else schema.empty_table()
@@ -96,13 +96,13 @@ def _splitting(
     schema: pa.Schema, keys: tuple[str, ...], stream: str, maker: RowMaker, partitions: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function of a task, which makes the rows of the table and yields an error instead of raising it."""
-    columns = given_columns(schema)
+    columns = change_columns(schema)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         remaining = iter(batches)
         named = (declare_types(batch.rename_columns(schema.names), schema) for batch in remaining)
         try:
-            for batch in given_rows(named, columns, keys):
+            for batch in change_batches(named, columns, keys):
                 for partition, data in split_batch(maker, stream, batch, partitions):
                     yield _part({"partition": partition, "rows": data})
         except DdbioError as error:

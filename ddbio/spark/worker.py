@@ -183,13 +183,13 @@ class TaskRunner:
         if attempt is None:
             return True
         if self.unfenced is None:
-            return client.has_met_driver()
+            return client.has_reached_driver()
         if context.partitionId() in self.unfenced:
             # An earlier attempt may be unable to reach the driver even if this one can.
             may_run = not context.attemptNumber()
         else:
             # There is no third job that would run it: another wait is worthwhile here.
-            may_run = client.has_met_driver(tries_again=True)
+            may_run = client.has_reached_driver(tries_again=True)
         if not may_run:
             raise unfenced_retry(self.budget.address)
         return True

@@ -202,7 +202,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
         attempt = TaskAttempt(name, context.taskAttemptId(), self._fence.alone_seconds)
         client = BudgetClient(self._fence.address, fallback_units_per_second=None, attempt=attempt)
         stack.enter_context(closing(client))
-        return client if client.has_met_driver() else None
+        return client if client.has_reached_driver() else None
 
     def _tagged(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         # Spark passes types but drops the fields' metadata, which has DynamoDB's types.

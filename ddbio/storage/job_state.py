@@ -40,7 +40,7 @@ class JobState:
             return identity
         return self.head() or identity
 
-    def begin_as(self, identity: Mapping[str, Any], extra: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+    def start_as(self, identity: Mapping[str, Any], extra: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         """Return the head with which the job was started; start it if it is new, and refuse to resume another identity.
 
         Parameters

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from ddbio.formats.manifests import Noted
+    from ddbio.formats.manifests import ManifestFacts
     from ddbio.options import ConnectionOptions
     from ddbio.scan.options import DigestOptions, InspectOptions
     from ddbio.sources.data_files import DataFiles
@@ -165,7 +165,7 @@ def digest_paths(store: ObjectStore, paths: list[str]) -> Digest:
 
 
 def _digest(
-    store: ObjectStore, files: Iterable[StoredObject], columns: Mapping[str, FolderColumns], noted: Noted
+    store: ObjectStore, files: Iterable[StoredObject], columns: Mapping[str, FolderColumns], noted: ManifestFacts
 ) -> Digest:
     total = Digest()
     for entry in files:

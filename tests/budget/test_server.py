@@ -404,7 +404,7 @@ def test_one_task_of_a_process_waits_for_a_port_that_swallows_everything(caplog:
                 client = BudgetClient(
                     address, fallback_units_per_second=1000.0, timeout_seconds=HANG_SECONDS, attempt=attempt
                 )
-                assert attempt is None or not client.has_met_driver()
+                assert attempt is None or not client.has_reached_driver()
                 client.settle(client.acquire(1.0), 1.0, items=number)
                 assert client.close().items == number
         # One that had waited would have logged it.
@@ -416,14 +416,14 @@ def test_a_driver_that_becomes_reachable_is_reached_again() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     early = BudgetClient(BudgetAddress("127.0.0.1", port, b"key"), fallback_units_per_second=None)
-    assert not early.has_met_driver()
+    assert not early.has_reached_driver()
     with BudgetServer(LocalBudget(None), ports=(port,)) as server:
         _unreachable_drivers[server.address] = _unreachable_drivers.pop(early._address)
         attempt = TaskAttempt("1", 1, 60.0)
         late = [BudgetClient(server.address, fallback_units_per_second=None, attempt=attempt) for _ in range(3)]
-        assert not late[0].has_met_driver()
-        assert late[1].has_met_driver(tries_again=True)
-        assert late[2].has_met_driver()
+        assert not late[0].has_reached_driver()
+        assert late[1].has_reached_driver(tries_again=True)
+        assert late[2].has_reached_driver()
         for client in (early, *late):
             client.close()
 

@@ -69,7 +69,7 @@ def test_expired_items_are_stored_by_month(fake, client, table, tmp_path):  # no
     assert [row["pk"] for row in items_of(dest)] == ["later", "new", "old"]
 
 
-def test_an_archive_that_is_cut_off_is_finished(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
+def test_an_interrupted_archive_is_finished(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
     """A recorded batch with a missing file is written again from the log, also from a compacted log."""
     log, dest, run = tmp_path / "log", tmp_path / "archive", {"endpoint_url": fake.endpoint_url}
     now = int(datetime.now(UTC).timestamp())
@@ -263,7 +263,7 @@ def test_each_change_is_archived_once(tmp_path, what, files):
 
 @pytest.mark.parametrize("cut_off", [False, True])
 @pytest.mark.parametrize("has_files", [True, False])
-def test_an_archive_of_an_older_version_gets_what_it_left_out(tmp_path, cut_off, has_files):
+def test_an_archive_of_an_older_version_is_completed(tmp_path, cut_off, has_files):
     """Older versions recorded only numbers, and archived the last item of each.
 
     Without its file the item is unknown.
@@ -409,7 +409,7 @@ def _log_rows(images, kind, rescued):
     )
 
 
-def test_an_attribute_that_no_item_has_is_told(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
+def test_an_attribute_that_no_item_has_is_an_error(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
     """The next run may use another attribute.
 
     A restored item does not expire again, even if the attribute was rescued.

@@ -150,7 +150,7 @@ def test_parquet_is_read_in_both_layouts(tmp_path):
         "2019/13/45/",
     ],
 )
-def test_times_choose_changes_whatever_folders_are_called(tmp_path, folder):
+def test_times_select_changes_regardless_of_folder_names(tmp_path, folder):
     """Changes are selected by their own times. A folder may be a partition key, or be in another time zone."""
     put(tmp_path, f"{folder}object", joined(change("a", 1), change("b", 2), change("c", 3)))
     rows = ddbio.read_changes(tmp_path, since="2026-11-01T00:00:03.000002Z", until="2026-11-01T00:00:03.000003Z")
@@ -205,7 +205,7 @@ def test_a_change_without_a_new_image_is_invalid(tmp_path, view, beside):
     assert values(ddbio.read_changes(tmp_path / "in").to_pylist())[1] == ("MODIFY", "b", None)
 
 
-def test_a_replay_puts_each_object_through_once(tmp_path):
+def test_a_replay_processes_each_object_once(tmp_path):
     """Failed records are written to the log by their hours.
 
     A second run does nothing, a new object is replayed alone.
@@ -227,7 +227,7 @@ def test_a_replay_puts_each_object_through_once(tmp_path):
     assert len(rows_of(log)) == 3
 
 
-def test_a_replay_that_is_cut_off_writes_the_same_files(tmp_path):
+def test_an_interrupted_replay_writes_the_same_files(tmp_path):
     """Without its record an object is replayed again, into the existing files."""
     source, log = tmp_path / "errors", tmp_path / "log"
     put(source, "a", failed(joined(change("a", 1))))

@@ -68,7 +68,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize("index", [0, 1, 2])
 @pytest.mark.parametrize("kind", FOREIGN)
-def test_what_is_no_change_of_the_table_is_counted(kind, index):
+def test_records_that_are_not_changes_of_the_table_are_counted(kind, index):
     """It holds at any position in the reply, and the position advances past the record."""
     texts = [text_of(change("a")), text_of(change("b"))]
     texts.insert(index, FOREIGN[kind])

@@ -155,7 +155,7 @@ FOLLOWED = {
 @pytest.mark.parametrize(
     "case", some(FOLLOWED, {"turned off and on", "by two processes", "with another view", "a log by an older version"})
 )
-def test_a_stream_that_follows_another_is_read_behind_a_gap(case, make, request, tmp_path):
+def test_a_following_stream_is_read_after_a_gap(case, make, request, tmp_path):
     """The old stream is written first. Then the gap is refused, or recorded once, and the new stream is read."""
     options = dict(FOLLOWED[case])
     view, unread = options.pop("view", BOTH), options.pop("unread", True)
@@ -263,7 +263,7 @@ def test_a_lake_table_of_a_recreated_table_gets_a_new_base(make, tmp_path):
     assert table.differs(lake) == (0, 0, 0)
 
 
-def test_a_base_behind_a_gap_brings_nothing_back(make, tmp_path):
+def test_a_base_after_a_gap_restores_no_deleted_item(make, tmp_path):
     """An item that was deleted between two streams stays deleted, though its last change is less than minutes old."""
     table, lake, log = make(), str(tmp_path / "lake"), str(tmp_path / "log")
     for pk in "abc":

@@ -118,7 +118,7 @@ def test_a_log_on_s3(tmp_path, monkeypatch):
         assert ddbio.history("s3://lake/log", **options).num_rows == 3
 
 
-def test_jobs_that_number_at_once_record_each_file_once(tmp_path, monkeypatch):
+def test_concurrent_jobs_record_each_file_once(tmp_path, monkeypatch):
     """A process that finds records of another one reads them again."""
     log = tmp_path / "log"
     handle(log, monkeypatch, [1, 100, 200])

@@ -109,7 +109,7 @@ def test_a_column_is_the_same_however_its_parts_are_read(tmp_path, case):
 
 @pytest.mark.parametrize("how", ["whole", "pieces", "threads"])
 @pytest.mark.parametrize("words", [("NA", "n/a"), ("nan",), ("-", "\\N"), ("",)])
-def test_words_that_are_given_are_missing_in_every_column(tmp_path, words, how):
+def test_null_values_are_missing_in_every_column(tmp_path, words, how):
     """The words apply to text, numbers, keys and declared columns, and no other words do."""
     lines = [f"{word},{word},{word}" for word in words]
     text = "\n".join(["s,n,k", "text,1,k", *lines, "null,2,NULL"])

@@ -97,35 +97,39 @@ REFUSED = {
         "column a is encrypted",
     ),
     "no facts": (footer_of(struct(), before=((1, BINARY, text(bytes(20))),)), NUMBERS, "do not fit its type"),
-    "duplicate facts": (footer_of(SOUND[:-1] + SOUND), NUMBERS, "not as the format says"),
+    "duplicate facts": (footer_of(SOUND[:-1] + SOUND), NUMBERS, "does not follow the format"),
     "a number beyond 16 bits": (
         footer_of(SOUND[:-1] + struct((CHUNK_META + (1 << 16), STRUCT, SOUND[2:-1]))),
         NUMBERS,
-        "not as the format says",
+        "does not follow the format",
     ),
-    "a list of others": (footer_of(chunk_of((2, LIST, many(BINARY, text(b"\0"))))), NUMBERS, "not as the format says"),
+    "a list of others": (
+        footer_of(chunk_of((2, LIST, many(BINARY, text(b"\0"))))),
+        NUMBERS,
+        "does not follow the format",
+    ),
     "a list where none is known": (
         footer_of(SOUND, before=((2, LIST, many(STRUCT, struct((1, LIST, many(BINARY, text(b"x")))))),)),
         NUMBERS,
-        "not as the format says",
+        "does not follow the format",
     ),
-    "a number for a struct": (footer_of(struct((CHUNK_META, I32, integer(1)))), NUMBERS, "not as the format says"),
-    "no column": (footer_of(before=((1, BINARY, text(bytes(20))),)), NUMBERS, "not as the format says"),
-    "two columns of one": (footer_of(SOUND, SOUND), NUMBERS, "not as the format says"),
-    "two row groups of one": (footer_of(SOUND, groups=2), NUMBERS, "not as the format says"),
-    "nested deeply": (footer_of(SOUND, before=((1, LIST, b"\x19" * 40),)), NUMBERS, "not as the format says"),
+    "a number for a struct": (footer_of(struct((CHUNK_META, I32, integer(1)))), NUMBERS, "does not follow the format"),
+    "no column": (footer_of(before=((1, BINARY, text(bytes(20))),)), NUMBERS, "does not follow the format"),
+    "two columns of one": (footer_of(SOUND, SOUND), NUMBERS, "does not follow the format"),
+    "two row groups of one": (footer_of(SOUND, groups=2), NUMBERS, "does not follow the format"),
+    "nested deeply": (footer_of(SOUND, before=((1, LIST, b"\x19" * 40),)), NUMBERS, "does not follow the format"),
     "a list of very many": (
         footer_of(SOUND, before=((2, LIST, b"\xfc" + varint(1 << 40)),)),
         NUMBERS,
-        "not as the format says",
+        "does not follow the format",
     ),
     "a text of very many": (
         footer_of(SOUND, before=((1, BINARY, varint((1 << 63) - 1)),)),
         NUMBERS,
-        "not as the format says",
+        "does not follow the format",
     ),
-    "a map": (footer_of(SOUND, before=((3, 11, b"\0"),)), NUMBERS, "not as the format says"),
-    "cut": (footer_of(SOUND)[:9] + (9).to_bytes(4, "little") + b"PAR1", NUMBERS, "not as the format says"),
+    "a map": (footer_of(SOUND, before=((3, 11, b"\0"),)), NUMBERS, "does not follow the format"),
+    "cut": (footer_of(SOUND)[:9] + (9).to_bytes(4, "little") + b"PAR1", NUMBERS, "does not follow the format"),
 }
 
 
@@ -168,7 +172,7 @@ def test_many_row_groups_of_many_columns_take_no_memory():
     class Many:
         num_row_groups, num_columns, schema = 1 << 20, 1 << 20, wide.schema
 
-    with pytest.raises(DecodeError, match="not as the format says"):
+    with pytest.raises(DecodeError, match="does not follow the format"):
         facts_of_chunks(footer_of(SOUND), Many)
 
 

@@ -45,7 +45,7 @@ from ddbio.commit.protocol import Target
 from ddbio.commit.snapshot import live_files
 from ddbio.errors import DdbioError, DecodeError
 from ddbio.formats.file_format import ReadOptions
-from ddbio.formats.json_rows import read_json, read_json_plainly
+from ddbio.formats.json_rows import read_json, read_json_in_python
 from ddbio.formats.orc import unwritable_type
 from ddbio.formats.parquet_input import open_footer
 from ddbio.formats.parquet_types import FooterFacts, stored_types
@@ -301,7 +301,7 @@ def make_json(chance: random.Random) -> bytes:
 def read_plain_json(data: bytes, chance: random.Random) -> None:
     """Read plain JSON, and compare the items with those of the plain way."""
     outcomes = []
-    for read in (read_json, partial(read_json_plainly, options=ReadOptions())):
+    for read in (read_json, partial(read_json_in_python, options=ReadOptions())):
         try:
             outcomes.append(_items(read(data)))
         except DdbioError:

@@ -292,7 +292,7 @@ DEEP = '{"L":[' * 70 + "]}" * 70
 def test_texts_that_the_reference_reads(monkeypatch, refused, piece_bytes):
     """A text that only the reference reads does not change the digests of other texts."""
     monkeypatch.setattr(texts, "_PIECE_BYTES", piece_bytes)
-    monkeypatch.setattr(walker, "_MOST_PATHS", 2)
+    monkeypatch.setattr(walker, "_MAX_PATHS", 2)
     values = [f'{{"M":{{"é{number % 7}":{{"N":"{number}"}}}}}}' for number in range(50)]
     for rows in ([refused], [refused, *values], [*values[:20], None, refused, *values[20:], refused, None], values):
         assert_same(pa.record_batch([pa.array(rows)], schema=JSON_SCHEMA))

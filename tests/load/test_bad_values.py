@@ -123,7 +123,7 @@ def written_csv(values):
 
 @pytest.mark.parametrize("how", ["dictionaries", "columns", "arrow", "parquet", "pandas", "polars", "csv", "json"])
 @pytest.mark.parametrize("case", VALUES)
-def test_numbers_that_are_none(table, tmp_path, case, how):
+def test_invalid_numbers(table, tmp_path, case, how):
     """A number that DynamoDB does not support rejects its row in all formats of rows."""
     values = [1, VALUES[case], 2]
     columns = {"id": ["a", "b", "c"], "v": values}

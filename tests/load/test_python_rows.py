@@ -107,7 +107,7 @@ def test_columns_and_frames_take_the_same_values(server, tmp_path):
 
 @pytest.mark.parametrize("between", [0, 10_001])
 @pytest.mark.parametrize("as_columns", [False, True])
-def test_an_update_leaves_what_a_dictionary_lacks(server, between, as_columns):
+def test_an_update_keeps_attributes_that_a_dictionary_lacks(server, between, as_columns):
     """None removes an attribute. Attributes of other rows have no effect. A dictionary of columns has every value."""
     options = {"endpoint_url": server.endpoint_url}
     ddbio.write_table([{"pk": "a", "x": 0, "y": 0, "z": 0}], "orders", **options)

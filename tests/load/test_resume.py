@@ -279,7 +279,7 @@ def test_the_same_load_under_another_id_is_recognized(load, server, caplog, tmp_
     assert ddbio.read_table("rows", endpoint_url=server.endpoint_url).num_rows == ROWS
 
 
-def test_the_same_load_does_not_run_beside_itself(source, tmp_path):
+def test_the_same_load_does_not_run_twice_at_a_time(source, tmp_path):
     """Under another id, older rows of a key could also be written after newer ones. Other loads may run."""
     with FakeDynamoDB() as server:
         server.load("rows", b"", "pk:S")

@@ -101,7 +101,7 @@ def dealt(keys, lanes, first):
 
 
 @pytest.mark.timeout(3600)
-def test_whatever_happens_every_acknowledged_row_is_there(seeds):
+def test_every_acknowledged_row_is_written(seeds):
     """The final state is that of the rows in order, no key returns to an older state, and checkpoints stay in order."""
     for seed in seeds(300, 3_000):
         draw = random.Random(-seed - 1)

@@ -58,7 +58,7 @@ def lane_on(service, deadline_seconds=600.0, rate=None):
 
 
 @pytest.mark.parametrize("tenth", range(10))
-def test_whatever_happens_every_acknowledged_row_is_there(tenth):
+def test_every_acknowledged_row_is_written(tenth):
     """In 60 schedules, the final state is that of the rows in order, rejects are exact, no key gets an old state."""
     for seed in range(tenth * 60, tenth * 60 + 60):
         draw = random.Random(-seed - 1)

@@ -281,7 +281,7 @@ def test_a_format_is_detected_by_bytes(put, make):
     ],
     indirect=["put"],
 )
-def test_a_format_that_nothing_tells_is_refused(put, name):
+def test_an_unknown_format_is_refused(put, name):
     """Text without an ending is neither left out nor guessed. The error has the option for its format."""
     write, location, options = put
     write("a.json", lines_of("a"))
@@ -320,7 +320,7 @@ def test_a_format_that_is_stated(put, name, pack):
 
 
 @pytest.mark.parametrize("put", ["local", "s3"], indirect=True)
-def test_what_is_left_out_by_its_name_is_told(put, caplog):
+def test_files_left_out_by_name_are_reported(put, caplog):
     """Files with names of metadata are reported, and those without rows are not."""
     write, location, options = put
     write("a.json", lines_of("a"))

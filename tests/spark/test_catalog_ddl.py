@@ -39,7 +39,7 @@ def test_spark_executes_its_table(spark, fake, tmp_path):
 
 
 @pytest.mark.nightly
-def test_spark_shows_attributes_beside_the_hours_of_a_log(spark, fake, tmp_path):
+def test_spark_shows_attributes_and_the_hours_of_a_log(spark, fake, tmp_path):
     """An attribute ``year`` is distinct from the folder's column, which has another name. Filters on both work."""
     client = boto3.client("dynamodb", endpoint_url=fake.endpoint_url, region_name="us-east-1")
     client.create_table(

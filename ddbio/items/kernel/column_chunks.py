@@ -107,7 +107,7 @@ def _check_facts(facts: NDArray[np.int64], n_chunks: int, groups: int, leaves: i
     return facts.reshape(groups, leaves, FACTS)
 
 
-_DAMAGED = "its footer is damaged: it is not as the format says"
+_DAMAGED = "its footer is damaged: it does not follow the format"
 _FIRST_LEVELS = [_FILE] + [0] * (_LEVELS * _LEVEL - 1)
 
 

@@ -216,7 +216,7 @@ DONE = 0
 MAX_DEPTH = 64
 """More levels than an item may have, including the structs around it."""
 
-ROOM = 2 * LONGEST_NUMBER + 64
+RESERVED_BYTES = 2 * LONGEST_NUMBER + 64
 """Free bytes before each value: more than the print of any value except a text, a blob or a name."""
 
 _NEWLINE = ord("\n")
@@ -259,7 +259,7 @@ def print_ion(data: Any, position: int, stop: int, out: Any, levels: Any, digits
 
 @inner
 def _print_lines(data: Any, position: int, stop: int, out: Any, levels: Any, digits: Any) -> Any:
-    limit = len(out) - ROOM
+    limit = len(out) - RESERVED_BYTES
     at = 0
     while True:
         line = skip_spaces(data, position)

@@ -28,7 +28,7 @@ from ddbio.items.kernel.text import BACKSLASH, QUOTE, skip_blank
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-ROOM_RATIO = 5
+LINES_RATIO = 5
 """The most bytes of lines per byte of a page: the shortest item, with its comma, has three bytes."""
 
 _SPACE, _NEWLINE, _STEP = ord(" "), ord("\n"), 32
@@ -180,7 +180,7 @@ class Rows(NamedTuple):
     data: npt.NDArray[np.uint8]
     offsets: npt.NDArray[np.int64]
     joined: npt.NDArray[np.uint8]
-    places: npt.NDArray[np.int64]
+    positions: npt.NDArray[np.int64]
     """The position of each row in the last joined text."""
 
 
@@ -211,7 +211,7 @@ def _join_rows(c: Any, n_bytes: int, row: int, end: int, max_bytes: int) -> Any:
             or at + length >= max_bytes
         ):
             break
-        poke(c.places, row, at)
+        poke(c.positions, row, at)
         while position < stop:
             if position + _STEP <= n_bytes:
                 copy32(c.joined, at, c.data, position)

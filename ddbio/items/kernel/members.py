@@ -140,7 +140,7 @@ class Marks:
             np.array(bounds, np.int64),
         )
 
-    def found(self, text: bytes | memoryview) -> frozenset[bytes]:
+    def find(self, text: bytes | memoryview) -> frozenset[bytes]:
         """Return the texts that occur in ``text``."""
         # The last bytes are searched in a padded copy.
         max_values = max(0, len(text) - PAD)

@@ -33,7 +33,7 @@ from ddbio.testing.request import stored_item
 def prepare() -> None:
     """Give every array exactly the room that its rows need."""
     encode_load.allocate = encoder.allocate = allocate_before_guard
-    encode_load._LEAST_BYTES = encode_load._LEAST_WORDS = 0
+    encode_load._MIN_BYTES = encode_load._MIN_WORDS = 0
     encode_load._GROWTH, encoder._AHEAD = 1, 0
     encode_load.make_checker = guarded_checker
     if IS_BROKEN:

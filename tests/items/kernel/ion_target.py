@@ -75,7 +75,7 @@ def by_loop(body: bytes, *, changes: bool) -> list[str] | None:
 def main() -> None:
     """Print as many bodies as were asked for, and say how many the loop took by itself."""
     ion_blocks.allocate = allocate_before_guard
-    ion_blocks.PIECE_BYTES = ion.ROOM + 300
+    ion_blocks.PIECE_BYTES = ion.RESERVED_BYTES + 300
     if IS_BROKEN:
         ion_blocks.PAD = 0
     seed, count = int(sys.argv[1]), int(sys.argv[2])

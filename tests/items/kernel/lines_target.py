@@ -14,7 +14,7 @@ import numpy as np
 from guard import IS_BROKEN, allocate_before_guard, copy_before_guard
 
 from ddbio.items.kernel.library import CHECKED
-from ddbio.items.kernel.lines import ROOM_RATIO, Rows, join_rows, split_items
+from ddbio.items.kernel.lines import LINES_RATIO, Rows, join_rows, split_items
 from ddbio.items.kernel.memory import PAD
 
 MOST_BYTES = 200
@@ -30,7 +30,7 @@ def split(chance: random.Random) -> None:
     del page[chance.randrange(1, 2 * len(page)) :]
     data = allocate_before_guard(len(page) + PAD)
     data[: len(page)] = np.frombuffer(page, np.uint8)
-    split_items(data, 0, allocate_before_guard(ROOM_RATIO * len(page) + PAD))
+    split_items(data, 0, allocate_before_guard(LINES_RATIO * len(page) + PAD))
 
 
 def main() -> None:

@@ -55,7 +55,7 @@ def main() -> None:
         expected = [[each[name] for each in records] for name in NAMES]
         assert [each.to_pylist() for each in found[:2]] == expected[:2]
         assert found[2].to_pylist() == [base64.b64decode(each) + b"\n" for each in expected[2]]
-        assert marks.found(memoryview(copy_before_guard(text)).toreadonly()) == {each for each in texts if each in text}
+        assert marks.find(memoryview(copy_before_guard(text)).toreadonly()) == {each for each in texts if each in text}
         damaged = bytearray(text)
         damaged[chance.randrange(len(damaged))] = chance.choice(b'"=\\ \xff}')
         del damaged[chance.randrange(1, 2 * len(damaged)) :]

@@ -34,4 +34,4 @@ TEXTS = (b"ab", b"abc", b"ba" + b"c" * 30, b"\x80\xff\x80", b"abababab", b"ababa
 def test_marks_are_those_that_occur(parts, before):
     """Whatever stands around them, wherever they begin, and where the text ends within one."""
     text = b"-" * before + b"".join(parts)
-    assert Marks(*TEXTS).found(text) == {each for each in TEXTS if each in text}
+    assert Marks(*TEXTS).find(text) == {each for each in TEXTS if each in text}

@@ -266,7 +266,7 @@ class KernelDecoder:
         piece_log = MisfitLog()
         while True:
             walker.restart()
-            status = walker.go_on(framing, max_rows)
+            status = walker.resume_walk(framing, max_rows)
             batch = None
             if status != codes.GROW_UNESCAPED:
                 if not walker.n_rows and (status != codes.DONE or len(batches) > n_batches):
@@ -284,7 +284,7 @@ class KernelDecoder:
         log.merge(piece_log)
         if status == codes.DONE:
             return None
-        return _WITHIN_RECORDS if walker.is_inside_records else walker.place
+        return _WITHIN_RECORDS if walker.is_inside_records else walker.position
 
     def _batch(
         self, log: MisfitLog, walker: Walker, *, has_images: bool, column_map: ColumnPaths | None = None

@@ -148,7 +148,7 @@ class Observer(Walker):
                 stop = len(body) if framing == "page" else cut_lines(body, start, piece_bytes)
                 if not self.load(memoryview(body)[start:stop]):
                     return False
-                status = self.go_on(framing, _ALL_ROWS)
+                status = self.resume_walk(framing, _ALL_ROWS)
                 if status != codes.DONE:
                     return None if status == codes.GROW_UNESCAPED else False
                 self._n_items += self.n_rows

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 MAX_PIECE_BYTES = 1 << 30
 """Positions in a piece have 31 bits."""
 
-_LEAST_BYTES, _LEAST_WORDS = 1 << 16, 1 << 13
+_MIN_BYTES, _MIN_WORDS = 1 << 16, 1 << 13
 _GROWTH = 2
 _SPARSE_RATIO = 4
 """If rows have a value in at most one of this many columns, the columns of each row are listed first."""
@@ -94,8 +94,8 @@ class Loader:
             steps.append(program.steps[steps[-1]][2])
         self._columns = np.array(steps[:-1], np.int64)
         self._n_shown = 0
-        self._data, self._states = allocate(_LEAST_BYTES), allocate(_LEAST_BYTES)
-        self._words = allocate_words(_LEAST_WORDS)
+        self._data, self._states = allocate(_MIN_BYTES), allocate(_MIN_BYTES)
+        self._words = allocate_words(_MIN_WORDS)
         self._data_end = self._words_end = self._states_end = 0
         self._max_elements = 1
         self._checker: tuple[Checker, dict[str, int]] | None = None

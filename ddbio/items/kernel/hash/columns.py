@@ -36,7 +36,7 @@ FINE = -1
 
 _LEFT_START, _RIGHT_START = (np.uint64(word) for word in START)
 _ZERO = np.uint64(0)
-DIGITS_ROOM = 64
+DIGITS_BYTES = 64
 """The size of the buffer in which ``add_number_texts`` writes the digits of a number."""
 
 
@@ -149,7 +149,7 @@ def add_decimals(words: Any, scale: int, valid: Any, offset: int, keys: Any, nul
 
 
 @loop(uint8[:], int64, int64, uint8[:], int64, uint64[:], boolean, uint64[:])
-def add_truths(
+def add_booleans(
     bits: Any, bits_offset: int, code: int, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any
 ) -> Any:
     """Add booleans; without bits all are false."""
@@ -214,7 +214,7 @@ def key_names(data: Any, offsets: Any, keys: Any) -> None:
 
 
 @loop(int64[:], uint64[:])
-def key_places(bounds: Any, keys: Any) -> None:
+def key_indices(bounds: Any, keys: Any) -> None:
     """Write the key of each element's index in its list."""
     for row in range(len(bounds) - 1):
         first = bounds[row]

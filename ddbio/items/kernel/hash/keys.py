@@ -113,7 +113,7 @@ def _hash_keys(data: Any, contents: Any, tags: Any, at: int, hashes: Any) -> Non
         hashes[row] = xxh64(data, at, stop)
 
 
-DIGITS_ROOM = 64
+DIGITS_BYTES = 64
 """The size of the buffer in which a loop writes the digits of a number."""
 
 

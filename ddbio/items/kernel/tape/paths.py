@@ -50,13 +50,13 @@ COUNTS = 12
 BYTES, KEY_BYTES, WHOLE, SCALE, IS_WIDE = range(25, 30)
 TAG_WORD, TAG_MASK, TAG_LENGTH = range(30, 33)
 FIRST, ELEMENT, OTHERS_NODE, PARENT, MEMBERS, MEMBER_INDEX, NAME, NAME_BYTES, NAME_HASH = range(33, 42)
-KEY_LEFT, KEY_RIGHT, HAS_OTHERS, KEEPS_PLACE = range(42, 46)
+KEY_LEFT, KEY_RIGHT, HAS_OTHERS, KEEPS_POSITION = range(42, 46)
 NODE_WIDTH: Final = 48
 NODE_BITS: Final = 16
 """``HEAD`` is the number of the node, shifted by this many bits, and the expected type.
 
 ``FOLLOWER`` and ``FIRST`` are positions of nodes in their array. The node of the elements of a list is its own
-follower. Each value of a node with ``KEEPS_PLACE`` has an entry ``ODD``, which has the position of the value.
+follower. Each value of a node with ``KEEPS_POSITION`` has an entry ``ODD``, which has the position of the value.
 """
 
 _AROUND_NAME = len('"":{"')
@@ -293,7 +293,7 @@ def other_type(walk: Any, position: int, record: int, sizes: Any) -> Any:
 def expect_type(nodes: Any, record: int, tag: int) -> None:
     """Append the opening of a type to the predicted name, if both fit."""
     length, opening = peek(nodes, record + PREFIX_LENGTH), OPENING_LENGTHS[tag]
-    if length == 0 or length + opening > PREFIX_BYTES or peek(nodes, record + KEEPS_PLACE):
+    if length == 0 or length + opening > PREFIX_BYTES or peek(nodes, record + KEEPS_POSITION):
         poke(nodes, record + WHOLE_MASK, -1)
         return
     for index in range(opening):

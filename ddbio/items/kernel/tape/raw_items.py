@@ -39,7 +39,7 @@ from ddbio.items.kernel.text import hash_text, skip_blank
 
 MAX_ELEMENTS: Final = 1 << 13
 """The most elements of a set; a set with more is left to the plain reference."""
-KEY_ROOM: Final = 4096
+KEY_CONTENT_BYTES: Final = 4096
 """The most bytes of a key's content, including padding."""
 RULE_KEY, RULE_TAG, RULE_LONGEST, RULE_MARK, RULE_WIDTH = range(5)
 """The rule of an attribute: the index of its key or -1, its type or -1, the most bytes of its value, and the index of
@@ -62,13 +62,13 @@ class Check(NamedTuple):
     nodes: npt.NDArray[np.int64]
     digits: npt.NDArray[np.uint8]
     scratch: npt.NDArray[np.uint8]
-    """The contents of keys, ``KEY_ROOM`` bytes each, followed by the text that is hashed."""
+    """The contents of keys, ``KEY_CONTENT_BYTES`` bytes each, followed by the text that is hashed."""
     lengths: npt.NDArray[np.int64]
     elements: npt.NDArray[np.int64]
     slots: npt.NDArray[np.int64]
-    asked: npt.NDArray[np.int64]
+    request: npt.NDArray[np.int64]
     rules: npt.NDArray[np.int64]
-    found: npt.NDArray[np.int64]
+    recorded: npt.NDArray[np.int64]
     spans: npt.NDArray[np.int64]
     values: npt.NDArray[np.int64]
     sizes: npt.NDArray[np.int64]
@@ -86,7 +86,7 @@ def check_items(check: Any, n_words: int) -> None:
 @inner
 def _check_items(c: Any, n_words: int) -> None:
     data, tape, nodes = c.data, c.tape, c.nodes
-    n_rules, n_values = peek(c.asked, N_RULES), 2 * peek(c.asked, N_MARKS)
+    n_rules, n_values = peek(c.request, N_RULES), 2 * peek(c.request, N_MARKS)
     row, depth, start, size, seen, is_bad = 0, 0, 0, 0, 0, False
     name_length, odd, rule, count, set_tag = 0, 0, -1, 0, -1
     for at in range(0, n_words, 2):
@@ -107,14 +107,14 @@ def _check_items(c: Any, n_words: int) -> None:
                 if depth == 0 and rule >= 0:
                     seen |= _note_value(c, rule, word)
             elif tag == CLOSE:
-                is_bad |= seen & peek(c.asked, NEEDED) != peek(c.asked, NEEDED) or size > MAX_ITEM_BYTES
+                is_bad |= seen & peek(c.request, NEEDED) != peek(c.request, NEEDED) or size > MAX_ITEM_BYTES
                 poke(c.spans, 2 * row, start)
                 poke(c.spans, 2 * row + 1, word)
                 poke(c.sizes, row, 0 if is_bad else size)
                 poke(c.hashes, row, np.uint64(0) if is_bad else _hash_of_key(c))
                 poke(c.doubts, row, is_bad)
                 for index in range(n_values):
-                    poke(c.values, row * n_values + index, peek(c.found, index))
+                    poke(c.values, row * n_values + index, peek(c.recorded, index))
                 row += 1
             continue
         if tag >= IN_SET:
@@ -139,7 +139,7 @@ def _check_items(c: Any, n_words: int) -> None:
         else:
             rule = (head >> NODE_BITS) - 1 if head >> NODE_BITS <= n_rules else -1
             if rule >= 0:
-                poke(c.found, n_values, odd >> 32)
+                poke(c.recorded, n_values, odd >> 32)
         if tag < SS:
             own_size = _content_bytes(data, tag, head, word)
             size += own_size
@@ -193,9 +193,9 @@ def _note_value(c: Any, rule: int, stop: int) -> Any:
     mark = peek(c.rules, rule * RULE_WIDTH + RULE_MARK)
     if mark < 0:
         return 0
-    # The last element of ``found`` is the start of the value.
-    poke(c.found, 2 * mark, peek(c.found, 2 * peek(c.asked, N_MARKS)))
-    poke(c.found, 2 * mark + 1, skip_blank(c.data, stop) + 1)
+    # The last element of ``recorded`` is the start of the value.
+    poke(c.recorded, 2 * mark, peek(c.recorded, 2 * peek(c.request, N_MARKS)))
+    poke(c.recorded, 2 * mark + 1, skip_blank(c.data, stop) + 1)
     return 1 << mark
 
 
@@ -214,8 +214,8 @@ def _keep_content(c: Any, rule: int, head: int, word: int) -> Any:
     key = peek(c.rules, rule * RULE_WIDTH + RULE_KEY)
     if key < 0:
         return True
-    tag, at, start, length = head & TAG_BITS, key * KEY_ROOM, word >> 32, word & LENGTH_MASK
-    if length > KEY_ROOM - PAD:
+    tag, at, start, length = head & TAG_BITS, key * KEY_CONTENT_BYTES, word >> 32, word & LENGTH_MASK
+    if length > KEY_CONTENT_BYTES - PAD:
         return False
     if tag == N:
         length, _ = canonicalise_number(c.scratch, at, c.data, start, length, c.digits)
@@ -233,14 +233,14 @@ def _keep_content(c: Any, rule: int, head: int, word: int) -> Any:
 @inner
 def _hash_of_key(c: Any) -> Any:
     """Return the hash of the identity of the key attributes; see ``ddbio.items.item_key``."""
-    n_keys, letters = peek(c.asked, N_KEYS), peek(c.asked, LETTERS)
-    begin = at = n_keys * KEY_ROOM
+    n_keys, letters = peek(c.request, N_KEYS), peek(c.request, LETTERS)
+    begin = at = n_keys * KEY_CONTENT_BYTES
     for key in range(n_keys):
         length = peek(c.lengths, key)
         poke(c.scratch, at, letters >> (8 * key) & 0xFF)
         for index in range(4):
             poke(c.scratch, at + 1 + index, length >> (8 * index) & 0xFF)
-        at = copy_bytes(c.scratch, at + PREFIX_BYTES, c.scratch, key * KEY_ROOM, length)
+        at = copy_bytes(c.scratch, at + PREFIX_BYTES, c.scratch, key * KEY_CONTENT_BYTES, length)
     return xxh64(c.scratch, begin, at)
 
 
@@ -248,7 +248,7 @@ def _hash_of_key(c: Any) -> Any:
 def _hash_of_number(c: Any, head: int, word: int) -> Any:
     """Return a hash of the canonical text of a number."""
     out_of_line()
-    encoding, at = (head >> ENCODING_BITS) & 0xFF, peek(c.asked, N_KEYS) * KEY_ROOM
+    encoding, at = (head >> ENCODING_BITS) & 0xFF, peek(c.request, N_KEYS) * KEY_CONTENT_BYTES
     start, length = word >> 32, word & LENGTH_MASK
     if encoding == NUMBER_TEXT:
         return np.int64(hash_text(c.data, start, length))

@@ -90,7 +90,7 @@ from ddbio.items.kernel.tape.paths import (
     FOLLOWER,
     HEAD,
     IS_WIDE,
-    KEEPS_PLACE,
+    KEEPS_POSITION,
     KEEPS_TEXT,
     LAST_SEEN,
     NAME_BYTES,
@@ -403,7 +403,7 @@ def walk_item(walk: Any, position: int, at: int, root: int, sizes: Any) -> Any:
                 mask = peek(nodes, record + PREFIX_MASK)
                 if same & mask == mask:
                     position += peek(nodes, record + PREFIX_LENGTH)
-                    if peek(nodes, record + KEEPS_PLACE):
+                    if peek(nodes, record + KEEPS_POSITION):
                         odd = position - 2
                 elif step:
                     odd = skip_blank(data, position)
@@ -431,7 +431,7 @@ def walk_item(walk: Any, position: int, at: int, root: int, sizes: Any) -> Any:
                         if equal32_words(data, begin, nodes, record) & mask == mask:
                             position = begin
                             continue
-                    if peek(data, position - 2) != OPEN_OBJECT or peek(nodes, record + KEEPS_PLACE):
+                    if peek(data, position - 2) != OPEN_OBJECT or peek(nodes, record + KEEPS_POSITION):
                         odd = _value_start(data, position)
                 word = np.int64(load64(data, position))
                 if word & peek(nodes, record + TAG_MASK) == peek(nodes, record + TAG_WORD):

@@ -29,7 +29,7 @@ MAX_NODES = 1 << 18
 """Items with more paths are left to the plain reference; a map adds only a limited number of names."""
 
 _FIRST_NODES, _FIRST_TEXT_BYTES, _FIRST_NAMES, _FIRST_TAPE_WORDS, _SLOTS_RATIO = 128, 4096, 1024, 2048, 4
-_MOST_PATHS = 1 << 14
+_MAX_PATHS = 1 << 14
 _ALL_ROWS = 1 << 62
 _TAPE_RATIO, _FIRST_SIDE_RATIO, _MAX_SIDE_RATIO = 10, 0.25, 4
 _NAME_SLOT_BITS = np.uint64(32)
@@ -95,7 +95,7 @@ class Walker:
         return int(self.walk.state[codes.TAPE])
 
     @property
-    def place(self) -> int:
+    def position(self) -> int:
         """Return the position in the piece after the walked items."""
         return int(self.walk.state[codes.POSITION]) - self.origin
 
@@ -107,7 +107,7 @@ class Walker:
     @property
     def has_many_paths(self) -> bool:
         """Return whether the walk has too many paths to keep them for the next piece."""
-        return bool(self.walk.state[codes.N_PATHS] > _MOST_PATHS)
+        return bool(self.walk.state[codes.N_PATHS] > _MAX_PATHS)
 
     def load(self, piece: memoryview | npt.NDArray[np.uint8], *, in_new_array: bool = False) -> bool:
         """Copy the data to its array; return whether it is UTF-8.
@@ -164,13 +164,13 @@ class Walker:
             The piece is too large for 31-bit positions.
         """
         while self.load(piece):
-            status = self.go_on(framing, _ALL_ROWS)
+            status = self.resume_walk(framing, _ALL_ROWS)
             if status != codes.GROW_UNESCAPED:
                 return status == codes.DONE
             self.widen()
         return False
 
-    def go_on(self, framing: AnyFraming, max_rows: int) -> int:
+    def resume_walk(self, framing: AnyFraming, max_rows: int) -> int:
         """Continue the walk from the last position; return the status.
 
         The status is DONE; FULL after ``max_rows`` rows; ERROR at a refused item; or GROW_UNESCAPED, which means that
