@@ -70,12 +70,12 @@ def test_a_base_has_all_attributes(fake, table, tmp_path):
     ("options", "problem"),
     [
         ({}, "give engine='spark'"),
-        ({"engine": "local"}, "Hudi's own writer"),
-        ({"mode": "append"}, "in a Hudi table once"),
+        ({"engine": "local"}, "Hudi's writer"),
+        ({"mode": "append"}, "has each key once"),
     ],
 )
 def test_a_base_of_hudi_takes_spark(options, problem, tmp_path):
-    """Only Hudi's own writer creates such a table, and only from a whole table."""
+    """Only Hudi's writer creates such a table, and only from a whole table."""
     values = {"format": "hudi", "engine": "spark" if "mode" in options else "auto", **options}
     with pytest.raises(OptionError, match=problem):
         ddbio.scan_to_files("any", tmp_path / "lake", **values)

@@ -1,7 +1,6 @@
 """Copies of tables on the fake and on moto: every item is unchanged, and created tables are like their source."""
 
 import json
-import re
 from pathlib import Path
 
 import boto3
@@ -14,7 +13,6 @@ import ddbio
 from ddbio.errors import NotFoundError, OptionError, PartialWriteError, SchemaError, TargetError, ValidationError
 from ddbio.load.copy import CopyReport, plan_copy
 from ddbio.load.options import CopyOptions
-from ddbio.options import ConnectionOptions, descriptions_of
 from ddbio.testing import FakeDynamoDB, MotoServer
 
 PAGE = (Path(__file__).parents[2] / "docs/copy.md").read_text("utf-8")
@@ -274,12 +272,8 @@ def test_a_plan_creates_nothing(server):
     assert client_of(server).list_tables()["TableNames"] == ["source"]
 
 
-def test_the_page_lists_every_option_and_key():
-    """The page of the copy has each option with its docstring, and each key of the report."""
-    listed = dict(re.findall(r"^\| `(\w+)` \| [^|]* \| (.*) \|$", PAGE, re.MULTILINE))
-    elsewhere = descriptions_of(ConnectionOptions)
-    wanted = {name: text for name, text in descriptions_of(CopyOptions).items() if name not in elsewhere}
-    assert {name: listed.get(name) for name in wanted} == wanted
+def test_the_page_lists_every_key():
+    """The page of the copy has each key of the report."""
     assert [name for name in CopyReport.__dataclass_fields__ if f"`{name}`" not in PAGE.partition("## Report")[2]] == []
 
 
