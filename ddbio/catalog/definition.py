@@ -150,7 +150,7 @@ class TableDefinition:
 def columns_of(
     schema: pa.Schema, names: Sequence[str], parts: Mapping[str, str | None] = _NOTHING, *, are_attributes: bool = False
 ) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
-    """Return the columns of files, and those of partitions, of a schema.
+    """Return the file columns and the partition columns of a schema.
 
     Parameters
     ----------

@@ -201,7 +201,7 @@ def _register(path: str, catalog: str, options: CatalogConnectionOptions) -> Cat
 
 
 def _stale_files(store: ObjectStore, folder: str) -> int:
-    """Return the number of row files in a folder, except those of its publications, that are not live."""
+    """Return the number of row files in a folder that are not live, without its publications."""
     live = {file.path for file in live_files(store).files}
     paths = (entry.path for entry in store.list(f"{folder}/" if folder else "") if is_row_file(entry.path))
     return sum(path not in live and (bool(folder) or not path.startswith(PUBLISHED)) for path in paths)

@@ -341,7 +341,7 @@ class Target:
 
 
 def files_of_partitions(paths: Iterable[str], staged: Iterable[StagedFile]) -> tuple[str, ...]:
-    """Return those of some paths that are files in the folders of the staged files; manifests stay."""
+    """Return the paths of files in the folders of the staged files; manifests are left out."""
     folders = {file.path.rpartition("/")[0] for file in staged}
     return tuple(path for path in paths if path.rpartition("/")[0] in folders and not path.startswith(META))
 

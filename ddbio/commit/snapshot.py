@@ -305,7 +305,7 @@ def _replaced_within(store: ObjectStore, paths: Iterable[str]) -> set[str]:
 
 
 def log_files(store: ObjectStore, files: Iterable[StoredObject]) -> list[StoredObject]:
-    """Return those of some files that belong to a log of changes or an archive, by the state files in the folder."""
+    """Return the files that belong to a log of changes or an archive, by the state files in the folder."""
     jobs = _log_jobs(store.list(META))
     return [file for file in files if log_job_of(file.path) in jobs]
 

@@ -411,7 +411,7 @@ def _with_named_nulls(batches: Iterable[pa.RecordBatch], text: bytes, fields: _F
     text
         The plain JSON of the rows. DynamoDB JSON has no nulls except NULL, which is a value.
     fields
-        The columns whose names may differ from those of their attributes.
+        The columns, whose names may differ from their attributes' names.
     """
     named = None
     if b"null" in text:

@@ -330,7 +330,7 @@ def _spread_sample(table: pa.Table) -> pa.RecordBatch:
 
 
 def _leaves(path: str, column: pa.Array[Any]) -> Iterator[tuple[str, pa.Array[Any]]]:
-    """Yield Parquet's path and the values of each leaf; the parts of paths are those of pyarrow in files."""
+    """Yield Parquet's path and the values of each leaf; the parts of paths have pyarrow's names in files."""
     # https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#nested-types
     if isinstance(column, pa.ExtensionArray):
         yield from _leaves(path, column.storage)

@@ -1,4 +1,4 @@
-"""Ranges of bytes of a large text file, each of which is read as complete rows without the others.
+"""Byte ranges of a large text file, which are read independently as complete rows.
 
 A row belongs to the range in which it starts. JSON itself shows the starts of rows. In CSV a line end may be within a
 quoted cell, so the quotes of all previous ranges are counted first (:func:`count_csv`, :func:`csv_starts`).

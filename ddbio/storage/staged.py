@@ -148,7 +148,7 @@ def is_job_id(text: str) -> bool:
 
 
 def started_at(job_id: str) -> datetime | None:
-    """Return the start time of a job by a text that begins with its id; None if the id does not contain it."""
+    """Return the start time in the job id that a text starts with; None if the id has no time."""
     match = _INSTANT.match(job_id)
     try:
         return None if match is None else datetime.strptime(match[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
