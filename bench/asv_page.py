@@ -1,6 +1,6 @@
-"""Draw what asv keeps of each benchmark, from commit to commit, as a page that opens from the file system.
+"""Page of asv's results per benchmark and commit, which opens from the file system.
 
-asv's own pages load scripts from other hosts and must be served: ``./task bench preview`` does that.
+asv's own pages load scripts from other hosts and need a server: ``./task bench preview`` starts one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HIDDEN = ("machine.json", "benchmarks.json")
 
 @dataclass(frozen=True)
 class Value:
-    """Hold what one benchmark, with one choice of its parameters, gave at one commit."""
+    """Result of one benchmark with one combination of parameters at one commit."""
 
     benchmark: str
     parameters: str
@@ -33,12 +33,12 @@ class Value:
 
     @property
     def line(self) -> str:
-        """What tells its line from the others of the benchmark."""
+        """Label of the line in the chart of the benchmark."""
         return ", ".join(filter(None, [self.parameters, self.environment]))
 
 
 def page(results: Path) -> Page:
-    """Return the page of all results that asv keeps in a folder."""
+    """Return the page of all results in a folder of asv."""
     all_values = list(values(results))
     described = benchmarks(results)
     commits = sorted({(value.at, value.commit) for value in all_values})
@@ -63,19 +63,19 @@ def page(results: Path) -> Page:
 
 
 def values(results: Path) -> Iterator[Value]:
-    """Yield every value of the files that ``asv run`` stores; what failed has none."""
+    """Yield the values in the files of ``asv run``. Failed benchmarks have none."""
     for path in sorted(results.glob("*/*.json")):
         if path.name in HIDDEN:
             continue
         stored = json.loads(path.read_text("utf-8"))
         columns = stored["result_columns"]
-        # An environment that is there has the path of its interpreter in its name.
+        # The name of an existing environment contains the path of its interpreter.
         environment = stored["env_name"].partition("-py_")[0]
         for name, row in stored["results"].items():
             held = dict(zip(columns, row, strict=False))
             choices = itertools.product(*held["params"])
             for choice, value in zip(choices, held["result"] or (), strict=False):
-                if isinstance(value, (int, float)) and value == value:  # noqa: PLR0124 - not a number is unlike itself
+                if isinstance(value, (int, float)) and value == value:  # noqa: PLR0124 - NaN differs from itself
                     yield Value(name, ", ".join(choice), environment, stored["commit_hash"], stored["date"], value)
 
 
@@ -87,7 +87,7 @@ def benchmarks(results: Path) -> dict[str, str]:
 
 
 def charts(name: str, some: list[Value], positions: dict[str, float], unit: str) -> Iterable[Lines]:
-    """Yield the chart of a benchmark: a line for each choice of parameters that has a value at each of its commits."""
+    """Yield the chart of a benchmark: a line for each combination of parameters with a value at each of its commits."""
     commits = sorted({value.commit for value in some}, key=lambda commit: positions[commit])
     if len(commits) < 2:
         return
@@ -107,7 +107,7 @@ def commit_cells(commits: list[tuple[int, str]]) -> Iterable[tuple[str, ...]]:
 
 
 def newest_cells(all_values: list[Value], units: dict[str, str]) -> Iterable[tuple[str, ...]]:
-    """Yield the newest value of each benchmark and choice of parameters."""
+    """Yield the latest value of each benchmark and combination of parameters."""
     newest = {(value.benchmark, value.line): value for value in sorted(all_values, key=lambda value: value.at)}
     for (name, line), value in sorted(newest.items()):
         yield name, line, f"{value.value:.4g}", units.get(name, ""), value.commit[:8]

@@ -1,4 +1,4 @@
-"""What the budget costs a request: acquire and settle, without a rate and with one that never makes anybody wait."""
+"""Cost of the budget per request: acquire and settle, without a rate and with a rate that never waits."""
 
 from __future__ import annotations
 

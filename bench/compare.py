@@ -1,8 +1,8 @@
-"""Time this tree and a commit in turns, each in a process of its own, and say how many times as long one takes.
+"""Comparison of this tree with a commit: both are timed in turns, in separate processes, and the ratio is reported.
 
-``./task bench compare REV`` runs the ``time_`` methods of the asv classes: the code of ``bench/`` is this tree's on
-both sides, ``ddbio/`` is each side's own. Seconds of a shared machine mean little by themselves; the ratio of two runs
-next to each other means much, and the interval says how much.
+``./task bench compare REV`` runs the ``time_`` methods of the asv classes. Both sides use ``bench/`` of this tree and
+their own ``ddbio/``. Seconds of a shared machine mean little; the ratio of consecutive runs means much, and its
+confidence interval shows how much.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 15
 LEAST_SECONDS = 0.05
-"""A turn repeats what takes less."""
+"""Shorter benchmarks are repeated within a turn."""
 
 DEFAULT = (
     r"^(decode-Decode|encode-Encode|digest-DigestColumns|item_sizes-ItemSizes)-time_(ddbio|digest|wire|rows|json)\b"
@@ -41,7 +41,7 @@ HERE, THERE = "this tree", "before"
 
 
 def main(words: list[str] | None = None) -> int:
-    """Return 1 if a benchmark is slower than at the commit, by more than chance explains."""
+    """Return 1 if a benchmark is significantly slower than at the commit."""
     made = argparse.ArgumentParser(prog="./task bench compare", description=__doc__)
     made.add_argument("rev", metavar="REV", help="the commit to compare with")
     made.add_argument("--bench", default=DEFAULT, metavar="REGEX", help="which benchmarks; the pure kernels by default")
@@ -77,7 +77,7 @@ def build_library(folder: Path) -> None:
 
 
 def compare(name: str, sides: dict[str, Side], rounds: int, clock: str) -> tuple[str, bool]:
-    """Return the line of one benchmark, and whether it is slower now."""
+    """Return the line of a benchmark, and whether it is slower now."""
     for side in sides.values():
         failed = side.ask({"prepare": name, "clock": clock})
         if isinstance(failed, str):
@@ -94,7 +94,7 @@ def compare(name: str, sides: dict[str, Side], rounds: int, clock: str) -> tuple
 
 
 def interval(ordered: Sequence[float]) -> tuple[float, float]:
-    """Return bounds that hold the median in 95 of 100 cases, whatever the distribution; the extremes of a few."""
+    """Return a 95 % confidence interval of the median for any distribution; the extremes of few values."""
     # The number of values below the median is binomial: https://en.wikipedia.org/wiki/Order_statistic
     count = len(ordered)
     outside, rank = 0.0, 0
@@ -108,7 +108,7 @@ def interval(ordered: Sequence[float]) -> tuple[float, float]:
 
 
 class Side:
-    """Hold a process that runs benchmarks with one tree's package."""
+    """Process that runs benchmarks with the package of one tree."""
 
     def __init__(self, folder: Path) -> None:
         path = os.pathsep.join(map(str, dict.fromkeys([folder, ROOT])))
@@ -122,7 +122,7 @@ class Side:
         )
 
     def ask(self, question: dict[str, Any]) -> Any:
-        """Return what the process answers."""
+        """Return the response of the process."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(question) + "\n")
@@ -140,13 +140,13 @@ class Side:
 
 
 class Runner:
-    """Prepare and run one benchmark after the other, as asked on stdin."""
+    """Executor of the benchmarks requested on stdin."""
 
     def __init__(self) -> None:
         self._known = {benchmark.name: benchmark for benchmark in discovery.benchmarks(("time_",))}
 
     def prepare(self, name: str, clock: str) -> str | None:
-        """Set a benchmark up and see how often a turn must run it; return why that failed, if it did."""
+        """Set a benchmark up and determine its repetitions per turn. Return the error if that failed."""
         chosen = self._known[name]
         self._clock, self._parameters = CLOCKS[clock], chosen.parameters
         try:
@@ -156,13 +156,13 @@ class Runner:
             self._method(*chosen.parameters)
             self._times = 1
             took = self.run()
-        except Exception as error:  # noqa: BLE001 - the other side may well have it
+        except Exception as error:  # noqa: BLE001 - the other side may have it
             return f"does not run: {type(error).__name__}: {error}".partition("\n")[0]
         self._times = max(1, math.ceil(LEAST_SECONDS / max(took, 1e-6)))
         return None
 
     def run(self) -> float:
-        """Return the seconds of one run, of the mean of several if they are short."""
+        """Return the seconds of one run, or the mean of several short ones."""
         gc.collect()
         gc.disable()
         began = self._clock()
@@ -174,9 +174,9 @@ class Runner:
 
 
 def serve() -> int:
-    """Answer what is asked, one line each, until nothing more is."""
+    """Answer requests, one line each, until the input ends."""
     runner = Runner()
-    # What benchmarks print must not come between the answers.
+    # Output of benchmarks must not mix with the answers.
     answers, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
         asked = json.loads(line)

@@ -1,7 +1,7 @@
-"""Say which case measures each verb and each public function, and why some are not measured; a test keeps it whole.
+"""Cases that measure each verb and public function, and reasons why some are not measured. A test checks completeness.
 
-Verbs stand as people type them, functions with their package. A function needs no place of its own where a verb of the
-same words does the same by the same code: ``ddbio.list_exports`` is ``export list``. Plans need none either: they are
+Verbs are written as on the command line, functions with their package. A function is not listed if a verb of the same
+words does the same with the same code: ``ddbio.list_exports`` is ``export list``. Plans are not listed either: they are
 descriptions, lists of files and prices, of which ``plan scan`` has most.
 """
 
@@ -39,7 +39,7 @@ MEASURED = {
     "versions": "ddbio.spark.scan, ddbio.spark.write",
     "spark_source": "ddbio.spark.register",
 }
-"""What each case runs or calls, as whoever uses it does."""
+"""Commands and calls of each case, as users write them."""
 
 BY_ANOTHER = {
     "table restore": "backup restore",
@@ -63,7 +63,7 @@ BY_ANOTHER = {
     "ddbio.register": "ddbio.spark.register",
     "ddbio.spark.write_batch": "ddbio.spark.write",
 }
-"""What does the same work by the same code as something that is measured."""
+"""Commands and functions that do the same work with the same code as a measured one."""
 
 UNMEASURED = {
     "calls of the service, as those of import, which service_verbs has; boto3 has none to stand beside": (
@@ -83,9 +83,9 @@ UNMEASURED = {
     "the merge of apply on Spark, which waits for a machine of more cores": "ddbio.spark.apply_batch",
     "as export fold, in memory": "ddbio.fold_exports",
 }
-"""What has no figure, by the reason."""
+"""Commands and functions without a figure, by the reason."""
 
 
 def named(table: dict[str, str]) -> dict[str, str]:
-    """Return the key of each name that a table has."""
+    """Return the key of each name in a table."""
     return {name.strip(): key for key, names in table.items() for name in names.split(",")}

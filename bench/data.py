@@ -1,6 +1,6 @@
-"""Make the same items at every call: export-shaped, order-like, real flights, and real names in all languages.
+"""Reproducible items: export-shaped, order-like, real flights, and real names in all languages.
 
-Sizes follow ``$BENCH_SCALE``.
+Sizes scale with ``$BENCH_SCALE``.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ KEYS: dict[Shape, str] = {
     "territories": "locale:S,territory:S",
 }
 
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html: a page holds 1 MB of items, counted
-# without the names' quotes and the tags: on the wire it is about twice as much.
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html: a page contains 1 MB of items, without the
+# quotes of names and the tags: as JSON it is about twice as large.
 PAGE_WIRE_BYTES = 1_900_000
 
 _LETTERS = string.ascii_letters + string.digits + "    "
 
 
 def scale() -> float:
-    """Return by how much every size is multiplied."""
+    """Return the factor of every size."""
     return float(os.environ.get("BENCH_SCALE", "1"))
 
 
 def scaled(count: int) -> int:
-    """Return a count of items at the asked scale, at least 20."""
+    """Return a count of items at the current scale, at least 20."""
     return max(20, round(count * scale()))
 
 
 @functools.lru_cache(maxsize=32)
 def lines(shape: Shape, count: int) -> tuple[bytes, ...]:
-    """Return so many items as bare lines of DynamoDB JSON, without line ends."""
+    """Return ``count`` items as bare lines of DynamoDB JSON, without line ends."""
     if shape == "flights":
         from ddbio.testing.flights import flight_lines  # noqa: PLC0415 - only this shape needs the data's package
 
@@ -57,22 +57,22 @@ def lines(shape: Shape, count: int) -> tuple[bytes, ...]:
 
 
 def export_lines(shape: Shape, count: int) -> bytes:
-    """Return items as a native export has them: ``{"Item":{…}}`` per line."""
+    """Return items as in a DynamoDB export: ``{"Item":{…}}`` per line."""
     return b"".join(b'{"Item":%b}\n' % line for line in lines(shape, count))
 
 
 def page(shape: Shape, count: int) -> bytes:
-    """Return items as the Items member of one Scan response has them."""
+    """Return items as the Items member of a Scan response."""
     return b'{"Items":[%b]}' % b",".join(lines(shape, count))
 
 
 def page_count(shape: Shape) -> int:
-    """Return how many items fill one page on the wire, at the asked scale."""
+    """Return the number of items of a response page at the current scale."""
     return scaled(PAGE_WIRE_BYTES // (sum(map(len, lines(shape, 200))) // 200 + 1))
 
 
 def items(shape: Shape, count: int) -> list[dict[str, Any]]:
-    """Return the items as ``json.loads`` makes them."""
+    """Return the items as parsed by ``json.loads``."""
     return [json.loads(line) for line in lines(shape, count)]
 
 
@@ -138,7 +138,7 @@ def _text(rng: random.Random, shortest: int, longest: int) -> str:
 
 
 def _decimal(rng: random.Random, below: int, *, signed: bool = False) -> str:
-    """Return a number with up to two decimals in the service's own spelling."""
+    """Return a number with up to two decimals in the notation of the service."""
     cents = rng.randrange(100 * below) * (-1 if signed and rng.random() < 0.5 else 1)
     units, cents_left = divmod(abs(cents), 100)
     text = f"{units}.{cents_left:02d}".rstrip("0").rstrip(".")

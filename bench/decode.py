@@ -1,4 +1,4 @@
-"""From DynamoDB JSON to typed columns, in memory: ours, the peers and the limits."""
+"""DynamoDB JSON to typed columns in memory: ddbio, the peers and the limits."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class DecodeProfile:
 
 
 class DecodeDrift:
-    """Rows that drift, beside the same rows before; no library's parser takes them under the schema."""
+    """Rows with drift, compared with the same rows without it. No library's parser accepts them with the schema."""
 
     params = (list(profiles.DRIFTS),)
     param_names = ("profile",)

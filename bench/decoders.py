@@ -1,4 +1,4 @@
-"""Decode the same bytes by several libraries, each behind one function, and check what they return."""
+"""Decoders of several libraries for the same bytes, one function each, and checks of their results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOADS = "json.loads"
 BOTO3 = "json.loads + TypeDeserializer"
 ORJSON = "orjson.loads"
 
-# How many items of each end are compared where comparing all would take longer than the benchmark.
+# Number of compared items at each end, if a comparison of all items would take longer than the benchmark.
 _COMPARED = 200
 
 
@@ -45,12 +45,12 @@ def body_of(shape: data.Shape, framing: Framing) -> bytes:
 
 @functools.lru_cache(maxsize=8)
 def schema_of(shape: data.Shape) -> pa.Schema:
-    """Return the typed schema that a sample of the shape shows."""
+    """Return the typed schema of a sample of the shape."""
     return ddbio.infer_schema(data.export_lines(shape, 2_000)).to_arrow()
 
 
 def decoders(shape: data.Shape, framing: Framing) -> dict[str, Callable[[bytes], Any]]:
-    """Return every way there is here from bytes to rows."""
+    """Return all methods from bytes to rows."""
     decoder = Decoder(schema_of(shape))
     ways: dict[str, Callable[[bytes], Any]] = {
         DDBIO: lambda body: decoder.decode(body, framing),
@@ -64,7 +64,7 @@ def decoders(shape: data.Shape, framing: Framing) -> dict[str, Callable[[bytes],
 
 
 def line_loaders() -> dict[str, Callable[[bytes], Any]]:
-    """Return what makes a Python object of each bare line; orjson where it is installed."""
+    """Return the functions that parse bare lines into Python objects; orjson if it is installed."""
     ways: dict[str, Callable[[bytes], Any]] = {LOADS: lambda body: list(map(json.loads, body.splitlines()))}
     if importlib.util.find_spec("orjson"):
         loads = importlib.import_module("orjson").loads
@@ -77,7 +77,7 @@ def line_loaders() -> dict[str, Callable[[bytes], Any]]:
 
 
 def check(shape: data.Shape, framing: Framing) -> None:
-    """Refuse figures of a decoder that does not return every item, every value right."""
+    """Raise if a decoder does not return every item with every value right."""
     body = body_of(shape, framing)
     wanted = [json.loads(line) for line in data.lines(shape, _count(body, framing))]
     reference = RowBuilder(schema_of(shape), keep_nulls=False).batch(wanted, MisfitLog())
@@ -93,7 +93,7 @@ def check(shape: data.Shape, framing: Framing) -> None:
 
 
 def parse_options(shape: data.Shape, framing: Framing) -> pj.ParseOptions:
-    """Return the explicit tagged schema that somebody would write by hand for this data, NULL where NULL occurs."""
+    """Return the explicit tagged schema that a user would write manually for this data, with NULL where it occurs."""
     schema = schema_of(shape)
     fields = [schema.field(index) for index in range(len(schema) - 1)]
     tagged = tagged_struct(fields, "", frozenset({".note"}))
@@ -103,7 +103,7 @@ def parse_options(shape: data.Shape, framing: Framing) -> pj.ParseOptions:
 
 
 def is_same(value: Any, wire: dict[str, Any]) -> bool:
-    """Return whether a Python value, of whatever library, is what the wire says."""
+    """Return whether a Python value of any library equals the DynamoDB value."""
     ((tag, content),) = wire.items()
     match tag:
         case "NULL":
@@ -123,18 +123,18 @@ def is_same(value: Any, wire: dict[str, Any]) -> bool:
 
 
 def is_same_item(values: Mapping[str, Any], item: Mapping[str, Any]) -> bool:
-    """Return whether every attribute is there, and no other."""
+    """Return whether the item has exactly the same attributes."""
     others_missing = all(is_missing(value) for name, value in values.items() if name not in item)
     return others_missing and all(is_same(values[name], wire) for name, wire in item.items())
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value is None or a data frame's NaN: no number of DynamoDB arrives as one."""
+    """Return whether a value is None or a data frame's NaN: no number of DynamoDB is NaN."""
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def parse_typed(body: bytes, shape: data.Shape) -> pa.RecordBatch:
-    """Return export lines as typed columns, by ``pyarrow.json`` and casts alone."""
+    """Return export lines as typed columns, with ``pyarrow.json`` and casts only."""
     return _untagged(_parse(parse_options(shape, "export"), body), shape, "export")
 
 
@@ -157,7 +157,7 @@ def _load(loads: Callable[[bytes], Any], framing: Framing, body: bytes) -> list[
 
 
 class Deserializer(TypeDeserializer):
-    """Take base64, which botocore's parser would have decoded before."""
+    """Deserializer of base64, which botocore's parser would have decoded before."""
 
     def _deserialize_b(self, value: str) -> Binary:
         return Binary(base64.b64decode(value))

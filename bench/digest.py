@@ -1,4 +1,4 @@
-"""Digest and key hashes of decoded batches, beside decoding, the digest of the bytes and the plain reference."""
+"""Digest and key hashes of decoded batches, compared with decoding, the digest of the bytes and the reference."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class DigestColumns:
         body = decoders.body_of(shape, "export")
         wire = Digest()
         wire.add_items(json.loads(line)["Item"] for line in body.splitlines())
-        # The reference is held against rows that tell NULL from missing.
+        # The reference is compared on rows that distinguish NULL from missing.
         batch = Decoder(decoders.schema_of(shape), nulls="keep").decode(body, "export")
         walked = JsonDigest()
         walked.add(body, "export")
@@ -69,7 +69,7 @@ class DigestColumns:
         return self._ratio("reference")
 
     def ways(self) -> dict[str, Callable[[], object]]:
-        """Return what is compared, all for the same items."""
+        """Return the compared methods, all for the same items."""
         return {
             "digest": lambda: self.columns.add_batch(self.batch),
             "decode": lambda: self.decoder.decode(self.body, "export"),

@@ -1,4 +1,4 @@
-"""Find the asv benchmarks of this folder, for those who run them by something else than asv."""
+"""Discovery of the asv benchmarks in this folder, for other runners than asv."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREFIXES = ("time_", "track_", "peakmem_")
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Name one method of an asv class with one combination of its parameters."""
+    """Method of an asv class with one combination of its parameters."""
 
     subject: type[Any]
     method: str
@@ -33,12 +33,12 @@ class Benchmark:
 
     @property
     def name(self) -> str:
-        """What tells it from all others."""
+        """Unique name."""
         return "-".join(self.words)
 
 
 def modules() -> list[str]:
-    """Return the names of the modules that hold classes of asv."""
+    """Return the names of the modules with classes of asv."""
     return [f"bench.{module.name}" for module in pkgutil.iter_modules(bench.__path__) if not module.ispkg]
 
 

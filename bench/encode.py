@@ -1,4 +1,4 @@
-"""From typed columns to DynamoDB JSON, in memory: ours, the plain way in Python, and what boto3's users write."""
+"""Typed columns to DynamoDB JSON in memory: ddbio, the reference in Python, and code of boto3's users."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Encode:
     @staticmethod
     @functools.cache
     def check(shape: Shape) -> None:
-        """Refuse figures of an encoder that does not write every item, every value right."""
+        """Raise if an encoder does not write every item with every value right."""
         wanted = [json.loads(line) for line in data.lines(shape, data.scaled(20_000))]
         batch = batch_of(shape)
         for name, way in encoders(shape).items():
@@ -79,7 +79,7 @@ def batch_of(shape: Shape) -> pa.RecordBatch:
 
 
 def encoders(shape: Shape) -> dict[str, Callable[[pa.RecordBatch], bytes]]:
-    """Return every way there is here from columns to lines."""
+    """Return all methods from columns to lines."""
     encoder = Encoder(decoders.schema_of(shape))
     return {
         DDBIO: encoder.encode_lines,
@@ -104,7 +104,7 @@ def _base64(value: Any) -> str:
 
 
 def _comparable(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an item without NULL, sets in one order, numbers without the zeros that a decimal column adds."""
+    """Return an item without NULL, with sorted sets, and numbers without the zeros that a decimal column adds."""
     members = {}
     for name, value in item.items():
         ((tag, content),) = value.items()

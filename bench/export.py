@@ -1,4 +1,4 @@
-"""From a gzipped native export to typed Parquet on one core: ours, the libraries' chain, and each step alone."""
+"""Gzipped DynamoDB export to typed Parquet on one core: ddbio, a chain of libraries, and each step alone."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class ExportToParquet:
 
 
 def ways(shape: data.Shape, folder: Path, count: int) -> dict[str, Callable[[], object]]:
-    """Return every way from one export in a folder to a Parquet file there, and the steps alone."""
+    """Return all methods from an export in a folder to a Parquet file, and the steps alone."""
     home = ExportWriter(folder / "in", files=1, empty_files=0).full(data.items(shape, count))
     (source,) = (home / "data").iterdir()
     schema = decoders.schema_of(shape)
@@ -89,7 +89,7 @@ def ways(shape: data.Shape, folder: Path, count: int) -> dict[str, Callable[[], 
     batches = Decoder(schema).decode_batches(text, "export")
     table = pa.Table.from_batches(batches)
     options: dict[str, Any] = {"schema": schema, "engine": "local", "tasks": 1, "mode": "overwrite"}
-    # A task makes a decoder of its own, so does the step.
+    # A task creates a decoder, and so does the step.
     return {
         OURS: lambda: ddbio.read_export_to_files(home, folder / "out", **options),
         CHAIN: functools.partial(_chain, shape, source, folder / "chain.parquet"),
@@ -111,7 +111,7 @@ def _chain(shape: data.Shape, source: Path, path: Path) -> None:
 
 
 def _write_parquet(table: pa.Table, path: Path) -> None:
-    # As ours has it: no dictionary of values that hardly repeat.
+    # As in ddbio: no dictionary of values that rarely repeat.
     chosen: Any = dictionary_columns(table)
     pq.write_table(table, path, compression="zstd", use_dictionary=chosen)
 

@@ -1,4 +1,4 @@
-"""From record batches to Parquet files in a local folder: the rolling writer beside pyarrow's own."""
+"""Record batches to Parquet files in a local folder: the rolling writer compared with pyarrow's writer."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def batches_of(shape: data.Shape, count: int) -> list[pa.RecordBatch]:
 
 
 def write_rolling(folder: str, batches: list[pa.RecordBatch], compression: Compression) -> list[Path]:
-    """Write as a task of a scan does; return the staged files."""
+    """Write like a task of a scan. Return the staged files."""
     writer = RollingWriter(
         LocalStore(folder), FileNaming("bench", 0), batches[0].schema, FileOptions(compression=compression)
     )
@@ -90,7 +90,7 @@ def write_rolling(folder: str, batches: list[pa.RecordBatch], compression: Compr
 
 
 def write_plain(folder: str, batches: list[pa.RecordBatch], compression: Compression) -> Path:
-    """Write the same rows as one file by pyarrow alone."""
+    """Write the same rows as one file with pyarrow only."""
     path = Path(folder, "floor.parquet")
     table = pa.Table.from_batches(batches)
     with pq.ParquetWriter(path, table.schema, compression=compression) as writer:

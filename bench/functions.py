@@ -1,4 +1,4 @@
-"""What Spark's functions do in their workers with a batch of 10,000 rows, beside the bare kernel on the same rows."""
+"""Spark functions in their workers with batches of 10,000 rows, compared with the kernel on the same rows."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 ROUNDS = 9
 ROWS = 10_000
 
-# Each body stands before the kernel it is held against.
+# Each body precedes the kernel that it is compared with.
 FROM, DECODE = "from_dynamodb_json", "decode kernel"
 TO, ENCODE = "to_dynamodb_json", "encode kernel"
-# With all that Spark's worker does around them.
+# With all the work of Spark's worker around them.
 BEFORE = " with its worker, before Spark 4.1"
 FROM_PANDAS, TO_PANDAS = FROM + BEFORE, TO + BEFORE
 KERNEL_OF = {FROM: DECODE, FROM_PANDAS: DECODE, TO: ENCODE, TO_PANDAS: ENCODE}
@@ -44,7 +44,7 @@ class Functions:
     @staticmethod
     @functools.cache
     def check(shape: Shape) -> None:
-        """Refuse figures of a function that does not return what its kernel returns."""
+        """Raise if a function does not return the same as its kernel."""
         results = {name: way() for name, way in bodies(shape).items()}
         batch = results[DECODE]
         assert pa.RecordBatch.from_struct_array(results[FROM]).equals(batch)
@@ -74,15 +74,15 @@ class Functions:
 
 
 def texts_of(shape: Shape) -> list[str]:
-    """Return the rows of one batch of Spark's."""
+    """Return the rows of one of Spark's batches."""
     return [line.decode() for line in data.lines(shape, data.scaled(ROWS))]
 
 
 def bodies(shape: Shape) -> dict[str, Callable[[], Any]]:
-    """Return what the functions do with what Spark hands them, and the kernels."""
+    """Return the bodies of the functions for Spark's input, and the kernels."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - asv imports this module, and needs no Spark
 
-    from ddbio.spark import column_functions  # noqa: PLC0415 - as above
+    from ddbio.spark import column_functions  # noqa: PLC0415 - see above
 
     texts: Any = pa.array(texts_of(shape))
     body = "\n".join(texts.to_pylist()).encode()
@@ -105,18 +105,18 @@ def bodies(shape: Shape) -> dict[str, Callable[[], Any]]:
 
 
 def _in_worker(function: Callable[[Any], Any], column: Any) -> Callable[[], Any]:
-    """Return what a worker of Spark does with a column from when it has read it to when it writes the batch."""
-    from pyspark.sql.pandas.serializers import ArrowStreamPandasUDFSerializer  # noqa: PLC0415 - as above
+    """Return the work of a Spark worker on a column, from reading it to writing the batch."""
+    from pyspark.sql.pandas.serializers import ArrowStreamPandasUDFSerializer  # noqa: PLC0415 - see above
 
-    from ddbio.spark.column_functions import map_series  # noqa: PLC0415 - as above
+    from ddbio.spark.column_functions import map_series  # noqa: PLC0415 - see above
 
-    # As Spark makes it for pandas functions: time zone, safe casts, columns by name, a frame for a struct.
+    # As Spark creates it for pandas functions: time zone, safe casts, columns by name, a frame for a struct.
     spark = ArrowStreamPandasUDFSerializer("UTC", True, True, True)  # noqa: FBT003 - Spark's
     handed = [pa.chunked_array([column])]
     returned = pa.list_(function(column).type)
 
     def run() -> Any:
         (series,) = map_series(function, (spark.arrow_to_pandas(column) for column in handed))
-        return spark._create_batch([(series, returned)])  # noqa: SLF001 - what it runs
+        return spark._create_batch([(series, returned)])  # noqa: SLF001 - the function that it runs
 
     return run

@@ -1,4 +1,4 @@
-"""What an import costs: CPU time of a fresh interpreter, beside that of an interpreter that imports nothing."""
+"""Cost of an import: CPU time of a new interpreter, compared with that of an interpreter without imports."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ HEAVY = ("boto3", "numba", "pandas", "pyarrow", "pydantic", "pyspark")
 
 
 def cpu_seconds() -> float:
-    """Return user + system seconds of this process and of all its children that have ended.
+    """Return user and system seconds of this process and of all its ended children.
 
-    Its own are hardly any while it waits; but a clock that stands still unless a child ends cannot be calibrated.
+    Its own are negligible while it waits, but a clock that only advances when a child ends cannot be calibrated.
     """
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime + time.process_time()

@@ -1,4 +1,4 @@
-"""From lines of an Ion export to typed columns, in memory: ours, and the plain reference before the same decoder."""
+"""Lines of an Ion export to typed columns in memory: ddbio, and the reference with the same decoder."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def body_of(shape: data.Shape, count: int) -> bytes:
 
 
 def by_ddbio(body: bytes, decoder: Decoder, lines: IonReader) -> list[pa.RecordBatch]:
-    """Return the rows by way of the compiled loop."""
+    """Return the rows decoded with the compiled loop."""
     return [batch for piece in lines.pieces(body) for batch in decoder.decode_batches(piece, "export")]
 
 
 def by_reference(body: bytes, decoder: Decoder) -> list[pa.RecordBatch]:
-    """Return the rows by way of the plain reference."""
+    """Return the rows decoded with the reference."""
     return decoder.decode_batches(ion_to_json_lines(body), "export")

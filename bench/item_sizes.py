@@ -1,4 +1,4 @@
-"""Sizes of items by DynamoDB's rule: of Arrow rows beside encoding them, of DynamoDB JSON beside reading its spans."""
+"""Item sizes by DynamoDB's rule: of Arrow rows compared with encoding, of DynamoDB JSON compared with reading spans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run each verb as one whole job on prepared data: the same jobs for asv here, and for ``bench.e2e.matrix``."""
+"""Each verb as one complete job on prepared data: the same jobs for asv here, and for ``bench.e2e.matrix``."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ FORMATS = {
 
 @dataclass(frozen=True)
 class Done:
-    """Say what a job did.
+    """Result of a job.
 
     Attributes
     ----------
     rows
-        Rows that it moved.
+        Rows that it processed.
     file_bytes
-        Sizes of the files that it wrote, or read if it wrote none.
+        Sizes of the written files, or of the read files if it wrote none.
     read_units, write_units
-        Units that the service charged.
+        Units charged by the service.
     """
 
     rows: int
@@ -59,18 +59,18 @@ class Done:
 
     @property
     def bytes_per_row(self) -> float:
-        """Bytes of files for each row."""
+        """Bytes of files per row."""
         return sum(self.file_bytes) / self.rows
 
 
 @dataclass(frozen=True)
 class Source:
-    """Hold so many mixed orders as a table, as exports and as files; each is made when it is first asked for.
+    """Mixed orders as a table, as exports and as files, each created at its first use.
 
     Attributes
     ----------
     run_by
-        Words for the engine: ``engine``, ``master`` and ``conf``.
+        Engine options: ``engine``, ``master`` and ``conf``.
     """
 
     folder: Path
@@ -81,7 +81,7 @@ class Source:
 
     @functools.cached_property
     def endpoint_url(self) -> str:
-        """Where the table ``orders`` is, and an empty one of the same key, ``empty``."""
+        """Endpoint of the table ``orders``, and of an empty one with the same key, ``empty``."""
         return serving.serve_orders(self.count, self.latency_seconds)
 
     @functools.cached_property
@@ -91,7 +91,7 @@ class Source:
 
     @functools.cached_property
     def increment(self) -> Path:
-        """An incremental export that changes one item of ten."""
+        """An incremental export that changes one in ten items."""
         changed = orders.items("mixed", self.count)[::10]
         return ExportWriter(self.folder / "exports", files=2, empty_files=0, seed=1).incremental(
             Change(number, {key: item[key] for key in orders.KEYS}, {**item, "status": {"S": "changed"}})
@@ -106,7 +106,7 @@ class Source:
 
     @functools.cached_property
     def small_files(self) -> Path:
-        """Files of the format as many small tasks leave them."""
+        """Files of the format as written by many small tasks."""
         folder = self.folder / "small"
         folder.mkdir()
         store, options = LocalStore(str(folder)), FileOptions(**FORMATS[self.file_format])
@@ -128,12 +128,12 @@ class Source:
         return {**FORMATS[self.file_format], **self.run_by, "mode": "overwrite"}
 
     def segments(self) -> dict[str, int]:
-        """Return the segments of a scan, four a task where tasks are given: a small table would get fewer."""
+        """Return the segments of a scan, four per task if tasks are set: a small table would have fewer."""
         return {"segments": 4 * self.run_by["tasks"]} if "tasks" in self.run_by else {}
 
 
 def scan(source: Source) -> Done:
-    """From the table to files."""
+    """Scan the table into files."""
     report = ddbio.scan_to_files(
         "orders", source.folder / SCANNED, endpoint_url=source.endpoint_url, schema=orders.schema_of("mixed"),
         **source.words(), **source.segments(),
@@ -142,7 +142,7 @@ def scan(source: Source) -> Done:
 
 
 def frame(source: Source) -> Done:
-    """From the table to a DataFrame, which Spark writes; for engines that are Spark."""
+    """Read the table into a DataFrame, which Spark writes; for engines that are Spark."""
     from ddbio.spark.session import running_session  # noqa: PLC0415 - asv imports this module, and needs no Spark
 
     session = running_session()
@@ -160,7 +160,7 @@ def frame(source: Source) -> Done:
 
 
 def load(source: Source) -> Done:
-    """From files to a table."""
+    """Load files into a table."""
     files = source.files
     report = ddbio.load_files(files, "target", endpoint_url=source.endpoint_url, **source.run_by)
     return Done(
@@ -169,7 +169,7 @@ def load(source: Source) -> Done:
 
 
 def read_export(source: Source) -> Done:
-    """From a full export to files."""
+    """Read a full export into files."""
     report = ddbio.read_export_to_files(
         source.export, source.folder / "exported", schema=orders.schema_of("mixed"), **source.words()
     )
@@ -177,13 +177,13 @@ def read_export(source: Source) -> Done:
 
 
 def fold(source: Source) -> Done:
-    """From a full export and an increment to files."""
+    """Fold a full export and an increment into files."""
     report = ddbio.fold_exports_to_files(source.export, [source.increment], source.folder / "folded", **source.words())
     return Done(report.rows, [file.bytes for file in report.files])
 
 
 def compact(source: Source) -> Done:
-    """From many small files to few; a copy of links is compacted, so that it can be done again."""
+    """Compact many small files. A copy of links is compacted, so that it can be repeated."""
     folder = source.folder / "compacted"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(source.small_files, folder, copy_function=lambda old, new: Path(new).hardlink_to(old))
@@ -192,14 +192,14 @@ def compact(source: Source) -> Done:
 
 
 def validate(source: Source) -> Done:
-    """The table against its files."""
+    """Validate the table against its files."""
     report = ddbio.validate("orders", source.files, endpoint_url=source.endpoint_url)
     assert report.equal
     return Done(report.source_rows, [data_file.stat().st_size for data_file in data_files(source.files)])
 
 
 def import_files(source: Source) -> Done:
-    """From rows to files for the service's import."""
+    """Write rows as files for the service's import."""
     rows = pa.Table.from_batches(source.batches).drop_columns(["_rescue"])
     report = ddbio.write_import_files(rows, source.folder / "imports", key=orders.KEY, mode="overwrite")
     return Done(report.items, [file.bytes for file in report.files])
@@ -220,7 +220,7 @@ JOBS: dict[str, Callable[[Source], Done]] = {
 
 
 def data_files(folder: Path) -> list[Path]:
-    """Return the files of a folder that hold rows."""
+    """Return the files of a folder that contain rows."""
     return [path for path in folder.iterdir() if path.is_file() and not path.name.startswith((".", "_"))]
 
 
@@ -249,7 +249,7 @@ class Jobs:
         self.home.cleanup()
 
     def check(self, _: str) -> None:
-        """Refuse figures of a job that does not move each row; its first run loads what it needs."""
+        """Raise if a job does not process each row. Its first run loads its dependencies."""
         self.done = self.run()
         assert self.done.rows == self.source.count
 
@@ -274,7 +274,7 @@ class Jobs:
 
 
 class Units:
-    """What the service charges for an item."""
+    """Units that the service charges for an item."""
 
     params = (["scan", "load"],)
     param_names = ("job",)

@@ -1,4 +1,4 @@
-"""Each pure kernel that the gate counts, timed, and how much memory it takes; and the planner, which is pure too."""
+"""Time and memory of each pure kernel that the gate counts, and of the planner, which is also pure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Kernels:
 
 
 class Planner:
-    """The plan of a scan of a terabyte, which asks nobody."""
+    """Plan of a scan of a terabyte, without requests."""
 
     timer = time.process_time
 

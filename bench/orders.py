@@ -1,7 +1,7 @@
-"""Make realistic orders, about 650 bytes each, the same ones at every call; sizes follow ``$BENCH_SCALE``.
+"""Reproducible realistic orders of about 650 bytes each. Sizes scale with ``$BENCH_SCALE``.
 
-Text in several scripts, escapes, NULL beside values, optional members, sets, numbers of many widths; and a long tail of
-attributes that no sample showed, in two rows of three.
+They have text in several scripts, escapes, NULL next to values, optional members, sets, numbers of many widths, and a
+long tail of attributes outside any sample, in two of three rows.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Kind = Literal["ascii", "mixed", "tailed"]
-"""Text in ASCII alone; in several scripts; and the same rows, two of three with attributes that have no column."""
+"""Text in ASCII only; in several scripts; and the same rows, two of three with attributes without a column."""
 
 KEY = "order_id:S,placed_at:S"
 KEYS = [part.partition(":")[0] for part in KEY.split(",")]
 NULL_PATHS = frozenset({".coupon", ".address.unit"})
-"""Where NULL occurs beside values, as who writes a schema for another library would know."""
+"""Attributes with NULL next to values, as the author of a schema for another library would know them."""
 
 ITEMS = 100_000
-"""Some 66 MB: more than a cache holds, so that every byte comes as one that was not seen before."""
+"""About 66 MB: larger than a cache, so that all bytes are read from memory."""
 
 BODY_BYTES, SMALL_ITEMS = 8_000_000, 100
 TAIL_SHARE, TAIL_NAMES = 2 / 3, 40
@@ -44,7 +44,7 @@ _TEXTS = {
     "emoji": "📦 thanks 🙏🏽 👩‍👩‍👧 gift 🎁 for 🎂 see you 😀 ❤️",
 }
 _WORDS = {script: text.split() for script, text in _TEXTS.items()}
-# Bytes that a comment of each script takes, so that items are of one size on the wire.
+# Bytes of a comment in each script, so that items have the same size as JSON.
 _COMMENT_BYTES = 70
 _SCRIPTS = ("latin", "latin", "latin", "cjk", "cjk", "arabic", "hindi", "cyrillic", "emoji")
 _CITIES = {
@@ -62,13 +62,13 @@ _STATES = ("placed", "paid", "shipped", "delivered", "returned")
 
 @functools.lru_cache(maxsize=4)
 def lines(kind: Kind, count: int) -> tuple[bytes, ...]:
-    """Return so many items as bare lines of DynamoDB JSON, without line ends."""
+    """Return ``count`` items as bare lines of DynamoDB JSON, without line ends."""
     rng = random.Random(data.SEED)
     return tuple(_line(_order(rng, kind, number), rng) for number in range(count))
 
 
 def bodies(kind: Kind, *, small: bool = False, prefix: bytes = b"", suffix: bytes = b"") -> list[bytes]:
-    """Return all items in bodies of some megabytes, or of so many items as one page of a query has."""
+    """Return all items in bodies of some megabytes, or in bodies of ``count`` items like the pages of a query."""
     texts = lines(kind, data.scaled(ITEMS))
     step = SMALL_ITEMS if small else max(1, BODY_BYTES * len(texts) // sum(map(len, texts)))
     return [
@@ -79,18 +79,18 @@ def bodies(kind: Kind, *, small: bool = False, prefix: bytes = b"", suffix: byte
 
 @functools.lru_cache(maxsize=4)
 def schema_of(kind: Kind) -> pa.Schema:
-    """Return the schema that a sample shows; what is in the tail is in no sample."""
+    """Return the schema of a sample, which has no attributes of the tail."""
     settled: Kind = "mixed" if kind == "tailed" else kind
     return ddbio.infer_schema(b"\n".join(lines(settled, _SAMPLED))).to_arrow()
 
 
 def items(kind: Kind, count: int) -> list[dict[str, Any]]:
-    """Return the items as ``json.loads`` makes them."""
+    """Return the items as parsed by ``json.loads``."""
     return [json.loads(line) for line in lines(kind, count)]
 
 
 def _line(item: dict[str, Any], rng: random.Random) -> bytes:
-    # What Python's json writes by default passes through many a pipeline.
+    # Many pipelines contain the default output of Python's json.
     return json.dumps(item, separators=(",", ":"), ensure_ascii=rng.random() < _ESCAPED_SHARE).encode()
 
 
@@ -138,7 +138,7 @@ def _entry(rng: random.Random) -> dict[str, Any]:
 
 
 def _comment(rng: random.Random, script: str) -> str:
-    """Return text that quotes and breaks lines here and there; a control character is rare."""
+    """Return text with occasional quotes and line breaks; control characters are rare."""
     words, size = [], 0
     while size < _COMMENT_BYTES:
         word = rng.choice(_WORDS[script])
@@ -166,6 +166,6 @@ def _tail_value(rng: random.Random, tail_number: int, script: str) -> dict[str, 
 
 
 def _decimal(rng: random.Random, below: int) -> str:
-    """Return a number with up to two decimals in the service's own spelling."""
+    """Return a number with up to two decimals in the notation of the service."""
     units, cents_left = divmod(rng.randrange(100 * below), 100)
     return f"{units}.{cents_left:02d}".rstrip("0").rstrip(".")

@@ -1,7 +1,7 @@
-"""Serve the changes that a fake's stream has at a steady pace, whatever making them took.
+"""Server of a fake's stream changes at a steady pace, independent of the time of their creation.
 
-Everything but records is asked from the fake. Of its records each becomes visible when its time has come; the paced
-server waits as long as the service takes before it answers.
+Everything but records is forwarded to the fake. Each record becomes visible at its time. The paced server answers with
+the latency of the service.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NUMBER = "number"
-"""The attribute of each item that says the place of its change among all of them, from zero."""
+"""The attribute with the number of an item's change among all changes, from zero."""
 
 _TARGET = "X-Amz-Target"
 _SERVICES = {"streams": "DynamoDBStreams_20120810", "kinesis": "Kinesis_20131202"}
 _LIMITS = {"streams": 1_000, "kinesis": 10_000}
 _LATENCY_SECONDS, _BYTES_PER_SECOND = 0.01, 1_500_000
-# The fake asks for a signature, and does not check it.
+# The fake requires a signature, and does not check it.
 _SIGNED = {
     "Authorization": "AWS4-HMAC-SHA256 Credential=bench/20260101/eu-west-1/any/aws4_request, Signature=0",
     "Content-Type": "application/x-amz-json-1.1",
@@ -38,12 +38,12 @@ _FORWARDED = ("Authorization", "Content-Type", "X-Amz-Date")
 
 @dataclass
 class PacedStream:
-    """Hold the records of each shard, and when each may be seen.
+    """Records of each shard, and the times at which they become visible.
 
     Attributes
     ----------
     began_at
-        The time of day from which the records come; none is seen before it is set.
+        Time of day at which the records start; none is visible before it is set.
     """
 
     upstream: str
@@ -55,12 +55,12 @@ class PacedStream:
     shards: dict[str, tuple[list[int], list[bytes]]] = field(default_factory=dict)
 
     def visible_at(self, number: int) -> float:
-        """Return the time of day at which a change may be seen."""
+        """Return the time of day at which a change becomes visible."""
         assert self.began_at is not None
         return self.began_at + number / self.per_second
 
     def fill(self) -> int:
-        """Read all records that the fake's stream has; return their number."""
+        """Read all records of the fake's stream. Return their number."""
         names = {"StreamArn": self.stream} if self.source == "streams" else {"StreamName": self.stream}
         shard_ids = self._shard_ids(names)
         with ThreadPoolExecutor(len(shard_ids)) as pool:
@@ -76,7 +76,7 @@ class PacedStream:
                 numbers.append(self._number(record))
                 texts.append(json.dumps(record, ensure_ascii=False).encode())
             iterator = reply["NextShardIterator"]
-            # Kinesis gives each shard's records five times, and two megabytes, a second.
+            # Kinesis returns each shard's records five times per second, and two megabytes per second.
             if self.source == "kinesis":
                 time.sleep(max(0.25, sum(map(len, texts[-len(records) :])) / _BYTES_PER_SECOND))
         return numbers, texts
@@ -96,13 +96,13 @@ class PacedStream:
         return json.loads(self.forward(f"{_SERVICES[self.source]}.{operation}", json.dumps(asked).encode()))
 
     def forward(self, target: str, body: bytes, headers: dict[str, str] | None = None) -> bytes:
-        """Return what the fake answers."""
+        """Return the answer of the fake."""
         sent = {**(headers or _SIGNED), _TARGET: target}
         with urllib.request.urlopen(urllib.request.Request(self.upstream, body, sent)) as reply:
             return bytes(reply.read())
 
     def answer(self, target: str, body: bytes, headers: dict[str, str]) -> bytes:
-        """Return the reply to one request."""
+        """Return the reply to a request."""
         service, _, operation = target.partition(".")
         if service != _SERVICES[self.source] or operation not in {"GetShardIterator", "GetRecords"}:
             return self.forward(target, body, headers)
@@ -143,7 +143,7 @@ def serving(stream: PacedStream) -> Iterator[PacedStream]:
             self.wfile.write(reply)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is that of the class
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""Time several ways of doing one thing in rounds, each way once a round, so that disturbances affect all alike."""
+"""Timing of several methods in rounds, each method once per round, so that disturbances affect all equally."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def interleave(
     clock: Callable[[], float] = time.process_time,
     collecting: bool = False,
 ) -> Seconds:
-    """Return every way's seconds, one per round; the order turns from round to round, and garbage is collected between.
+    """Return the seconds of every method per round. The order rotates, and garbage is collected between methods.
 
     Parameters
     ----------
     collecting
-        Whether the garbage collector is on while a way runs, as it is in every program. Off, as in ``timeit``, favours
-        the ways that make many objects.
+        Whether the garbage collector is enabled during a method, as in every program. Disabled, as in ``timeit``, it
+        favours methods that create many objects.
     """
     names = list(ways)
     seconds: Seconds = {name: [] for name in names}
@@ -37,23 +37,23 @@ def interleave(
 
 
 def turned(names: list[str], number: int) -> list[str]:
-    """Return the order of a round: each begins with the next name."""
+    """Return the order of a round: each round starts with the next name."""
     turn = number % max(1, len(names))
     return names[turn:] + names[:turn]
 
 
 def speed_ratio(seconds: Seconds, way: str, beside: str) -> float:
-    """Return how many times as fast one way is as the other: the median over the rounds."""
+    """Return the ratio of the speeds of two methods: the median over the rounds."""
     return median_ratio(seconds[beside], seconds[way])
 
 
 def median_ratio(of: list[float], to: list[float]) -> float:
-    """Return the median ratio over the rounds: what changes from round to round, as a machine's speed, is in both."""
+    """Return the median ratio over the rounds. Changes between rounds, such as the machine's speed, affect both."""
     return statistics.median(a / b for a, b in zip(of, to, strict=True))
 
 
 def megabytes_per_second(seconds: Seconds, size_bytes: int) -> dict[str, float]:
-    """Return every way's median speed."""
+    """Return the median speed of every method."""
     return {name: size_bytes / 1e6 / statistics.median(times) for name, times in seconds.items()}
 
 
@@ -69,6 +69,6 @@ def _seconds_of(way: Callable[[], object], clock: Callable[[], float], *, collec
     finally:
         if enabled:
             gc.enable()
-    # Freeing what was made is part of nobody's figure.
+    # Freeing the results is not part of any figure.
     del result
     return ended - began

@@ -1,4 +1,4 @@
-"""From record batches to Parquet files in a hundred partitions: the partitioned writer beside pyarrow's own."""
+"""Record batches to Parquet files in 100 partitions: the partitioned writer compared with pyarrow's."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PartitionedFiles:
     @staticmethod
     @functools.cache
     def check() -> None:
-        import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas, which other benchmarks must not wait for
+        import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas, which would delay other benchmarks
 
         batches = partitioned_batches(data.scaled(ITEMS))
         wanted = pa.Table.from_batches(batches).group_by("place").aggregate([([], "count_all")]).sort_by("place")
@@ -79,14 +79,14 @@ class PartitionedFiles:
 
 @functools.lru_cache(maxsize=1)
 def partitioned_batches(count: int) -> list[pa.RecordBatch]:
-    """Return orders as the batches of a scan, each row in one of a hundred places in no order."""
+    """Return orders as the batches of a scan, each row in one of 100 cities, unsorted."""
     batches = batches_of("orders", count)
     names = pa.array([f"place-{number * 7919 % PARTITIONS:03d}" for number in range(PAGE_ITEMS)])
     return [batch.append_column("place", names[: batch.num_rows]) for batch in batches]
 
 
 def write_partitioned(folder: str, batches: list[pa.RecordBatch]) -> None:
-    """Write as a task of a scan does, and complete the files."""
+    """Write like a task of a scan, and complete the files."""
     store, schema = LocalStore(folder), batches[0].schema
     partitioning = partitioning_of(PartitionBy(texts=("place",)), schema)
     writer = PartitionedWriter(store, FileNaming("bench", 0), schema, FileOptions(), partitioning)
@@ -98,8 +98,8 @@ def write_partitioned(folder: str, batches: list[pa.RecordBatch]) -> None:
 
 
 def write_dataset(folder: str, batches: list[pa.RecordBatch]) -> None:
-    """Write the same rows by pyarrow alone, told to gather rows: by default each batch is row groups of a few rows."""
-    import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas, which other benchmarks must not wait for
+    """Write the same rows with pyarrow only, gathered: by default each batch becomes row groups of a few rows."""
+    import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas, which would delay other benchmarks
 
     ds.write_dataset(
         pa.RecordBatchReader.from_batches(batches[0].schema, batches),

@@ -1,7 +1,7 @@
-"""Do the jobs of ``bench.jobs`` by other libraries, as their documentation advises, on the same data and endpoint.
+"""Jobs of ``bench.jobs`` with other libraries, as their documentation recommends, on the same data and endpoint.
 
-Each peer says what it is given and what it leaves undone. The ways that end in Python objects are given fewer items:
-per item they take a hundred times as long.
+Each peer documents its input and its omissions. Methods that return Python objects get fewer items: per item they take
+100 times as long.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SLOW_SHARE = 8
-"""The slow peers are given one item of so many."""
+"""The slow peers get one in this number of items."""
 
 ZSTD = {"compression": "zstd", "compression_level": 1}
 OF_SPARK = {"compression": "zstd", "parquet.compression.codec.zstd.level": "1"}
@@ -46,18 +46,18 @@ TAGS = "leaves the tags on, so that it does less"
 
 @dataclass(frozen=True)
 class Peer:
-    """Hold one other way to do a job.
+    """Other method for a job.
 
     Attributes
     ----------
     package
         The distribution whose version is recorded.
     settings
-        How it is called, and what it leaves undone.
+        Its settings, and its omissions.
     items
-        How many items it moves.
+        Number of processed items.
     run
-        Moves them; returns how many it moved, and the CPU seconds if a process of its own used them.
+        Runs the job. Returns the number of processed items, and the CPU seconds if it used a separate process.
     """
 
     package: str
@@ -67,7 +67,7 @@ class Peer:
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """What a row says of it."""
+        """The description of the peer in a row."""
         number = "5.0.0" if self.package == CONNECTOR else version(self.package)
         return {"package": self.package, "version": number, "settings": self.settings, "items": self.items}
 
@@ -75,7 +75,7 @@ class Peer:
 def of(
     verb: str, source: jobs.Source, session: SparkSession | None, connector: Connector | str | None
 ) -> dict[str, Peer | str]:
-    """Return the peers of a verb by their names, on threads or in a session of Spark; why, where one cannot be had."""
+    """Return the peers of a verb by name, on threads or in a session of Spark, or the reason if one is missing."""
     path = source.folder / "peer"
     path.mkdir(exist_ok=True)
     if session is None:
@@ -88,7 +88,7 @@ def of(
 
 @contextlib.contextmanager
 def open_connector(verb: str, source: jobs.Source, cores: int) -> Iterator[Connector | str | None]:
-    """Have the EMR connector's JVM for the verbs that it has; or say why it cannot be had."""
+    """Start the EMR connector's JVM for its verbs, or report why it is not available."""
     if verb not in {"scan", "frame", "load"}:
         yield None
         return
@@ -215,7 +215,7 @@ def _write_items(items: Iterator[dict[str, Any]], deserialize: Callable[[Any], A
 
 
 def _plain(value: Any) -> Any:
-    """Return what Arrow takes: it knows no sets."""
+    """Return the value for Arrow, which has no sets."""
     match value:
         case set():
             return sorted(value)
@@ -252,7 +252,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _wrangler_load(source: jobs.Source, count: int) -> int:
-    import awswrangler  # noqa: PLC0415 - seconds of import for one of the ways
+    import awswrangler  # noqa: PLC0415 - its import takes seconds
 
     awswrangler.config.dynamodb_endpoint_url = source.endpoint_url
     rows = _rows_of(source, count)
@@ -261,11 +261,11 @@ def _wrangler_load(source: jobs.Source, count: int) -> int:
 
 
 def _wrangler_scan(source: jobs.Source, path: Path, count: int) -> int:
-    import awswrangler  # noqa: PLC0415 - seconds of import for one of the ways
+    import awswrangler  # noqa: PLC0415 - its import takes seconds
 
     awswrangler.config.dynamodb_endpoint_url = source.endpoint_url
     with warnings.catch_warnings():
-        # That a scan of the whole table was meant is said by the argument.
+        # The argument confirms the scan of the entire table.
         warnings.simplefilter("ignore", UserWarning)
         frame = awswrangler.dynamodb.read_items("orders", allow_full_scan=True, max_items_evaluated=count)
     frame = frame.apply(lambda column: column.map(_plain))
@@ -292,7 +292,7 @@ def _pyarrow_export(source: jobs.Source, path: Path) -> int:
 
 
 def _pandas_export(source: jobs.Source, dest: Path) -> int:
-    import pandas as pd  # noqa: PLC0415 - asv imports this module, and needs none
+    import pandas as pd  # noqa: PLC0415 - asv imports this module, and needs none of them
 
     rows = 0
     for number, path in enumerate(_export_files(source)):
@@ -335,7 +335,7 @@ def _duckdb_copy(read: str, path: Path) -> int:
 
 
 def _pyarrow_compact(source: jobs.Source, path: Path) -> int:
-    # It brings pandas.
+    # It imports pandas.
     from pyarrow import dataset  # noqa: PLC0415 - asv imports this module, and needs none
 
     table = dataset.dataset(source.small_files).to_table()

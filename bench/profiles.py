@@ -1,6 +1,6 @@
-"""Make lines of items that are hard for a decoder in one way each, and decode them by ours, the peers and the limits.
+"""Lines of items that are hard for a decoder in one respect each, decoded by ddbio, the peers and the limits.
 
-Sizes follow ``$BENCH_SCALE``. ``order`` is the shape ``orders``: flat and nested attributes of every type.
+Sizes scale with ``$BENCH_SCALE``. ``order`` is the shape ``orders``: flat and nested attributes of every type.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MEMCPY, UTF8 = "memcpy", "UTF-8 check"
 DRIFTS = {"drifted_0.1%": 0.001, "drifted_1%": 0.01, "drifted_10%": 0.1, "drifted_100%": 1.0}
 PROFILES = ("order", "shuffled", "flat", "nested", "wide_sparse", "numeric", "large_strings", *DRIFTS)
 BASE = "order"
-"""What the drifted profiles are, but for the rows that do not fit."""
+"""The profiles without drift that correspond to the drifted ones."""
 
 WIDE_ATTRIBUTES, WIDE_PRESENT = 300, 20
 _BODY_BYTES = 8_000_000
@@ -39,20 +39,20 @@ _LARGE_CHARACTERS = 8_000
 
 @functools.lru_cache(maxsize=4)
 def body_of(profile: str) -> bytes:
-    """Return about 8 MB of lines, at the asked scale."""
+    """Return about 8 MB of lines, at the current scale."""
     sample = _lines(profile, 200)
     return b"".join(line + b"\n" for line in _lines(profile, data.scaled(_BODY_BYTES * 200 // sum(map(len, sample)))))
 
 
 @functools.lru_cache(maxsize=4)
 def schema_of(profile: str) -> pa.Schema:
-    """Return the schema that a sample shows; what drifts is not in the sample."""
+    """Return the schema of a sample, which contains no drift."""
     settled = BASE if profile == "shuffled" or profile in DRIFTS else profile
     return normalize_schema(infer_schema_of_body(b"\n".join(_lines(settled, _SAMPLED))).to_arrow())
 
 
 def ways_of(profile: str) -> dict[str, Callable[[bytes], Any]]:
-    """Return ours, the peers, and what no decoder can be faster than; ``pyarrow.json`` takes no rows that drift."""
+    """Return ddbio, the peers, and upper limits of any decoder. ``pyarrow.json`` accepts no rows with drift."""
     decoder = Decoder(schema_of(profile))
     ways: dict[str, Callable[[bytes], Any]] = {decoders.DDBIO: lambda body: decoder.decode_batches(body, "items")}
     if profile not in DRIFTS:
@@ -62,7 +62,7 @@ def ways_of(profile: str) -> dict[str, Callable[[bytes], Any]]:
 
 
 def check(profile: str) -> None:
-    """Refuse figures of a decoder that does not return every item, every value right."""
+    """Raise if a decoder does not return every item with every value right."""
     body = body_of(profile)
     items = [json.loads(line) for line in body.splitlines()]
     batches = Decoder(schema_of(profile)).decode_batches(body, "items")

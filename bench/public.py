@@ -1,6 +1,7 @@
-"""Call every public function that works in memory, beside the loops under it and bare ``pyarrow.json``; check them all.
+"""Public functions that work in memory, compared with their loops and with ``pyarrow.json``, with checks of the
+results.
 
-Each way goes through all bodies once, so that no byte is in a cache already.
+Each method processes all bodies once, so that no byte is already in a cache.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ _CHECKED = 300
 
 @dataclass(frozen=True)
 class Call:
-    """Hold the ways of doing what one public function does, ours first, and how many bytes of JSON that are."""
+    """Methods that do the work of one public function, ddbio first, and the bytes of JSON."""
 
     ways: dict[str, Callable[[], Any]]
     json_bytes: int
 
 
 def decode(kind: Kind, *, small: bool = False) -> Call:
-    """``from_dynamodb_json`` under a schema; ``pyarrow.json`` leaves the tags on, and the tail out."""
+    """``from_dynamodb_json`` with a schema. ``pyarrow.json`` keeps the tags, and omits the tail."""
     bodies = orders.bodies(kind, small=small)
     schema = orders.schema_of(kind)
     decoder, parse = Decoder(schema), functools.partial(parse_json, tagged_schema(kind))
@@ -68,7 +69,7 @@ def decode(kind: Kind, *, small: bool = False) -> Call:
 
 
 def decode_unknown(kind: Kind, *, small: bool = False) -> Call:
-    """``from_dynamodb_json`` without a schema, which keeps NULL; the kernels and ``pyarrow.json`` are given theirs."""
+    """``from_dynamodb_json`` without a schema, which keeps NULL. The kernels and ``pyarrow.json`` have a schema."""
     bodies = orders.bodies(kind, small=small)
     merging, keeping = (Decoder(orders.schema_of(kind), nulls=nulls) for nulls in ("merge", "keep"))
     return _over(
@@ -83,7 +84,7 @@ def decode_unknown(kind: Kind, *, small: bool = False) -> Call:
 
 
 def encode(kind: Kind) -> Call:
-    """``to_dynamodb_json``; the kernel writes the columns alone, ``pyarrow.json`` decodes what was written."""
+    """``to_dynamodb_json``. The kernel writes only the columns, ``pyarrow.json`` decodes the output."""
     schema = orders.schema_of(kind)
     batches = [Decoder(schema).decode(body, "items") for body in orders.bodies(kind)]
     columns = [batch.drop_columns(["_rescue"]) for batch in batches]
@@ -101,7 +102,7 @@ def encode(kind: Kind) -> Call:
 
 
 def infer(kind: Kind) -> Call:
-    """``infer_schema`` of lines; the kernel decodes them under the schema that this finds."""
+    """``infer_schema`` of lines. The kernel decodes them with the inferred schema."""
     decoder = Decoder(orders.schema_of(kind))
     return _over(
         orders.bodies(kind),
@@ -115,7 +116,7 @@ def infer(kind: Kind) -> Call:
 
 
 def digest_bytes(kind: Kind) -> Call:
-    """``digest`` of lines; the kernel is the walk over their bytes."""
+    """``digest`` of lines. The kernel is the walk over their bytes."""
     return _over(
         orders.bodies(kind),
         {
@@ -127,7 +128,7 @@ def digest_bytes(kind: Kind) -> Call:
 
 
 def digest_columns(kind: Kind) -> Call:
-    """``digest`` of tables; the kernel hashes the columns, without those that were rescued."""
+    """``digest`` of tables. The kernel hashes the columns, without rescued values."""
     bodies = orders.bodies(kind)
     tables = [pa.Table.from_batches([Decoder(orders.schema_of(kind)).decode(body, "items")]) for body in bodies]
     columns = [batch for table in tables for batch in table.drop_columns(["_rescue"]).to_batches()]
@@ -143,7 +144,7 @@ def digest_columns(kind: Kind) -> Call:
 
 
 def hash_keys(kind: Kind) -> Call:
-    """Hashes of the keys, by which rows are spread; the kernel decodes the rows that they are of."""
+    """Hashes of the keys, which distribute rows. The kernel decodes the rows."""
     bodies = orders.bodies(kind)
     decoder = Decoder(orders.schema_of(kind))
     batches = [decoder.decode(body, "items") for body in bodies]
@@ -157,7 +158,7 @@ def hash_keys(kind: Kind) -> Call:
 
 
 def read_export(kind: Kind, folder: Path) -> Call:
-    """``read_export`` under a schema; the kernel is ``isal`` and the decoder, one file after the other."""
+    """``read_export`` with a schema. The kernel is ``isal`` and the decoder, file by file."""
     home = ExportWriter(folder, files=4, empty_files=0).full(orders.items(kind, data.scaled(orders.ITEMS)))
     files = sorted((home / "data").iterdir())
     schema, decoder = orders.schema_of(kind), Decoder(orders.schema_of(kind))
@@ -173,7 +174,7 @@ def read_export(kind: Kind, folder: Path) -> Call:
 
 
 def changes(kind: Kind) -> Call:
-    """``ChangeDecoder``, one for each body; the kernel decodes the images alone."""
+    """``ChangeDecoder``, one per body. The kernel decodes only the images."""
     schema = orders.schema_of(kind)
     texts = orders.lines(kind, data.scaled(orders.ITEMS))
     step = max(2, len(texts) // 8 & ~1)
@@ -196,14 +197,14 @@ def changes(kind: Kind) -> Call:
 
 
 def tagged_schema(kind: Kind) -> pa.Schema:
-    """Return the explicit schema that somebody would write by hand for ``pyarrow.json``, NULL where NULL occurs."""
+    """Return the explicit schema that a user would write manually for ``pyarrow.json``, with NULL where it occurs."""
     tagged = tagged_struct(list(orders.schema_of(kind))[:-1], "", orders.NULL_PATHS)
     assert tagged is not None
     return pa.schema(list(tagged))
 
 
 def parse_json(schema: pa.Schema | None, body: bytes) -> pa.Table:
-    """Return what bare ``pyarrow.json`` makes of lines: tags on, and nothing of what the schema does not name."""
+    """Return lines parsed by ``pyarrow.json``: with tags, and without attributes that the schema does not have."""
     unknown = "infer" if schema is None else "ignore"
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unknown)
     return pj.read_json(pa.BufferReader(body), read_options=READ, parse_options=options)
@@ -211,7 +212,7 @@ def parse_json(schema: pa.Schema | None, body: bytes) -> pa.Table:
 
 @functools.cache
 def check(kind: Kind) -> None:
-    """Refuse figures of functions that do not give every item, every value right."""
+    """Raise if a function does not return every item with every value right."""
     body, *_ = orders.bodies(kind)
     lines = body.splitlines()
     some = b"\n".join(lines[:_CHECKED])
@@ -223,7 +224,7 @@ def check(kind: Kind) -> None:
     rescued = len(items) - batch.column("_rescue").null_count
     assert rescued == 0 or kind == "tailed"
     assert parse_json(tagged_schema(kind), body).num_rows == batch.num_rows == len(items)
-    # NULL is told from missing where no schema is given; so all digests are of the same items.
+    # Without a schema NULL is distinguished from missing. So all digests are of the same items.
     wanted = Digest()
     wanted.add_items(items[:_CHECKED])
     unknown = ddbio.from_dynamodb_json(some)
@@ -247,7 +248,7 @@ def _check_rest(kind: Kind, items: list[dict[str, Any]]) -> None:
 
 
 class Public:
-    """The functions people call; on a tenth of the bytes, which asv makes anew in every process."""
+    """The public functions, on a tenth of the bytes, which asv creates again in every process."""
 
     params = (["ascii", "mixed", "tailed"],)
     param_names = ("kind",)
@@ -298,7 +299,7 @@ def _unzipped(file: Path) -> bytes:
 
 
 def _change_line(old: bytes, new: bytes) -> bytes:
-    """Return a line of an incremental export; the images are of two items, which no reader minds."""
+    """Return a line of an incremental export. The images are of two items, which no reader checks."""
     key = {name: value for name, value in json.loads(new).items() if name in orders.KEYS}
     metadata = b'{"Metadata":{"WriteTimestampMicros":{"N":"1600000000000000"}},"Keys":'
     return b'%b%b,"OldImage":%b,"NewImage":%b}\n' % (

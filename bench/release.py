@@ -1,10 +1,10 @@
-"""Take the rows of a release with one command: ``./task bench rows``, on a quiet machine and a tree without changes.
+"""Rows of a release with one command: ``./task bench rows``, on a quiet machine and a tree without changes.
 
-The steps follow in the order of ``STEPS``: the gate's baseline, the figures that the package carries, the matrix, then
-whole jobs. A step that has its row of this commit is not run again, so that a run that was stopped goes on where it
-stopped. A step that would not end within ``--minutes`` is left for the next run, which ``--list`` shows.
+The steps run in the order of ``STEPS``: the gate's baseline, the figures of the package, the matrix, then complete
+jobs. A step that has a row of this commit is skipped, so that an interrupted run can be resumed. A step that would not
+end within ``--minutes`` is left for the next run; ``--list`` shows it.
 
-``--quick`` runs every step once on a fiftieth of its data instead, to see that all of them work: it keeps no row.
+``--quick`` runs every step once on a fiftieth of its data instead, to check that all of them work. It stores no row.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Step:
-    """Name a step, the module and words that take its row, and the minutes that it needs on two idle cores."""
+    """Step: its name, the module and arguments of its row, and the minutes on two idle cores."""
 
     name: str
     minutes: float
@@ -40,12 +40,12 @@ class Step:
 
     @property
     def command(self) -> list[str]:
-        """What is run."""
+        """The command of the step."""
         return [sys.executable, "-m", self.module or f"bench.e2e.{self.name}", *self.words]
 
     @property
     def quick_command(self) -> list[str]:
-        """What is run, once and on little data, and keeps no row."""
+        """The command to run it once on little data, without storing a row."""
         dry = () if self.module else ("--dry-run",)
         return [*self.command[:3], *QUICK_WORDS.get(self.name, ("--rounds=1",)), *dry]
 
@@ -67,7 +67,7 @@ STEPS = (
     Step("capture", 3.5),
     Step("lambda_start", 0.7),
 )
-"""The steps of every release, less than forty minutes."""
+"""The steps of every release, less than 40 minutes."""
 
 LONG = (
     Step("public", 4),
@@ -101,12 +101,12 @@ LONG = (
     Step("apply_memory", 10),
     Step("versions", 3),
 )
-"""What ``--all`` takes as well."""
+"""The additional steps of ``--all``."""
 
 
 QUICK_SCALE, QUICK_MINUTES = "0.02", 10
 QUICK_AT_ONCE = 2
-"""Many steps wait for answers that are held back, and a quick run keeps no figure."""
+"""Many steps wait for delayed answers, and a quick run stores no figure."""
 QUICK_WORDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("export_memory", "first_use", "gate", "memory", "plan", "simulate", "spread"), ()),
     "apply": ("--rounds=1", "--rows=20000"),
@@ -118,7 +118,7 @@ QUICK_WORDS: dict[str, tuple[str, ...]] = {
     "emr_scan": ("--rounds=1", "--warm-ups=0"),
     "emr_write": ("--rounds=1", "--warm-ups=0"),
     "export": ("--rounds=1", "--spark-rounds=1"),
-    # A batch for each task, however little there is.
+    # A batch for each task, also with little data.
     "files": ("--rounds=1", "--repeats=4"),
     "functions": ("--rounds=1", "--query-rounds=1"),
     # Scaling runs every verb on Spark.
@@ -131,11 +131,11 @@ QUICK_WORDS: dict[str, tuple[str, ...]] = {
     "versions": ("--items=2000",),
     "write": ("--rounds=1", "--items=4000"),
 }
-"""How a step is run quickly, where the scale of its data and one round do not say all."""
+"""Additional arguments of quick runs, where the scale of the data and one round are not enough."""
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run what has no row of this commit; return how many steps failed."""
+    """Run the steps that have no row of this commit. Return the number of failed steps."""
     made = argparse.ArgumentParser(prog="./task bench rows", description=__doc__)
     made.add_argument("--all", action="store_true", help="the long cases too, some hour more")
     made.add_argument("--minutes", type=float, default=None, help="leave what would not end within so many")
@@ -159,7 +159,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def every_step() -> tuple[Step, ...]:
-    """Return all steps; a case that none of them names comes last."""
+    """Return all steps. Cases that none of them names come last."""
     named = {step.name for step in STEPS + LONG}
     modules = sorted((record.ROOT / "bench/e2e").glob("*.py"))
     cases = [module.stem for module in modules if f'record.parser("{module.stem}")' in module.read_text("utf-8")]
@@ -167,7 +167,7 @@ def every_step() -> tuple[Step, ...]:
 
 
 def run(steps: tuple[Step, ...], minutes: float | None, started: Callable[[], float] = time.monotonic) -> list[str]:
-    """Run the steps that are not done and fit into the time; return the names of those that failed."""
+    """Run the pending steps that fit into the time. Return the names of the failed ones."""
     began, failed = started(), []
     for step in steps:
         spent = (started() - began) / 60
@@ -185,7 +185,7 @@ def run(steps: tuple[Step, ...], minutes: float | None, started: Callable[[], fl
 
 
 def run_quickly(steps: tuple[Step, ...]) -> list[str]:
-    """Run each step on little data, two side by side; return the names of those that failed."""
+    """Run each step on little data, two at a time. Return the names of the failed ones."""
     began, used = time.monotonic(), cpu_seconds()
     with ThreadPoolExecutor(QUICK_AT_ONCE) as pool:
         failed = [step.name for step, works in zip(steps, pool.map(works_quickly, steps), strict=True) if not works]
@@ -196,7 +196,7 @@ def run_quickly(steps: tuple[Step, ...]) -> list[str]:
 
 
 def works_quickly(step: Step) -> bool:
-    """Run a step on little data, say how long it took, and return whether it ended well."""
+    """Run a step on little data, report its duration, and return whether it succeeded."""
     began, environment = time.monotonic(), {**os.environ, "BENCH_SCALE": QUICK_SCALE}
     done = subprocess.run(
         step.quick_command, cwd=record.ROOT, env=environment, capture_output=True, text=True, check=False
@@ -207,13 +207,13 @@ def works_quickly(step: Step) -> bool:
 
 
 def cpu_seconds() -> float:
-    """Return what all steps so far have used, with the processes that they started and waited for."""
+    """Return the CPU seconds of all steps so far, including their child processes."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def is_done(step: Step) -> bool:
-    """Return whether a step has its row of this commit; the matrix, whether each of its cases has."""
+    """Return whether a step has a row of this commit; for the matrix, whether each of its cases has."""
     commit = record.provenance()["commit"]
     if step.name == "matrix":
         return set(matrix.chosen(full=False)) <= matrix.done_before(matrix.QUICK_ITEMS)
@@ -222,7 +222,7 @@ def is_done(step: Step) -> bool:
 
 
 def rows_of(path: Path) -> list[dict[str, object]]:
-    """Return the rows of a file; none if it is not there."""
+    """Return the rows of a file, or none if it does not exist."""
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
 
 
@@ -233,7 +233,7 @@ def line_of(step: Step) -> str:
 
 
 def say(text: str) -> None:
-    """Tell who waits how far it is."""
+    """Report the progress to the user."""
     sys.stderr.write(f"rows: {text}\n")
 
 

@@ -1,4 +1,4 @@
-"""Find the rows of ``results/e2e`` that are shown: the newest ones at full scale."""
+"""Shown rows of ``results/e2e``: the latest ones at full scale."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def newest(path: Path) -> dict[str, Any] | None:
-    """Return the last row that was taken at full scale."""
+    """Return the last row at full scale."""
     if not path.exists():
         return None
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]

@@ -1,11 +1,11 @@
-"""Make orders that look real, always the same: for the benchmarks."""
+"""Reproducible realistic orders for the benchmarks."""
 
 from __future__ import annotations
 
 import json
 
 KEY = "order_id:S,placed_at:S"
-"""The key of a table that takes them."""
+"""The key of a table for the orders."""
 
 _TEXTS = (
     "please leave the parcel at reception",
@@ -23,7 +23,7 @@ _STEP, _MASK = 6364136223846793005, 2**64 - 1
 
 
 def order_lines(count: int) -> list[bytes]:
-    """Return so many orders as lines of DynamoDB JSON, about 500 bytes each."""
+    """Return ``count`` orders as lines of DynamoDB JSON, about 500 bytes each."""
     return [_line(number) for number in range(count)]
 
 

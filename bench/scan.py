@@ -1,4 +1,4 @@
-"""From a table over HTTP to typed columns: CPU time of the calling process; the table is served by another."""
+"""Table over HTTP to typed columns: CPU time of the calling process. Another process serves the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scan the same table over HTTP by several libraries, each behind one function, and check what they return."""
+"""Scans of the same table over HTTP by several libraries, one function each, and checks of their results."""
 
 from __future__ import annotations
 
@@ -34,33 +34,33 @@ CLIENT = "boto3 client.scan"
 RESOURCE = "boto3 resource table.scan"
 AWSWRANGLER = "awswrangler read_items"
 
-# The ways that end in Python objects take a hundred times as long as the check is worth: some of their items do.
+# Methods that return Python objects take 100 times as long as the check is worth: a part of their items is enough.
 _COMPARED = 1_000
 
 
 def scan_batches(table: Table) -> Iterator[pa.RecordBatch]:
-    """Yield typed columns under a given schema."""
+    """Yield typed columns with a given schema."""
     return ddbio.scan_batches(table.name, endpoint_url=table.endpoint_url, schema=schema_of(table.shape))
 
 
 def scan_packed(table: Table) -> Iterator[pa.RecordBatch]:
-    """Yield typed columns of pages that came compressed."""
+    """Yield typed columns of compressed pages."""
     schema = schema_of(table.shape)
     return ddbio.scan_batches(table.name, endpoint_url=table.endpoint_url, schema=schema, accept_encoding="gzip")
 
 
 def read_table(table: Table) -> Iterator[pa.Table]:
-    """Yield the whole table as typed columns, the schema inferred by a sample."""
+    """Yield the entire table as typed columns, with a schema inferred from a sample."""
     yield ddbio.read_table(table.name, endpoint_url=table.endpoint_url)
 
 
 def raw_pages(table: Table) -> Iterator[bytes]:
-    """Yield the items of each page as they come through botocore: the floor of a scan on botocore."""
+    """Yield the items of each page as received through botocore: the floor of a scan with botocore."""
     return _raw(BotocoreTransport(ClientSpec(endpoint_url=table.endpoint_url), lanes=1), table)
 
 
 def light_pages(table: Table) -> Iterator[bytes]:
-    """Yield the items of each page as they come over the light wire: the floor of a scan on that."""
+    """Yield the items of each page as received by the light transport: the floor of a scan with it."""
     spec = ClientSpec(endpoint_url=table.endpoint_url)
     return _raw(LightTransport(spec.client("dynamodb"), spec), table)
 
@@ -84,11 +84,11 @@ def resource_pages(table: Table) -> Iterator[list[dict[str, Any]]]:
 
 def awswrangler_frame(table: Table) -> Iterator[Any]:
     """Yield the data frame of awswrangler."""
-    import awswrangler  # noqa: PLC0415 - seconds of import for one of the ways
+    import awswrangler  # noqa: PLC0415 - its import takes seconds
 
     awswrangler.config.dynamodb_endpoint_url = table.endpoint_url
     with warnings.catch_warnings():
-        # That a scan of the whole table was meant is said by the argument.
+        # The argument confirms the scan of the entire table.
         warnings.simplefilter("ignore", UserWarning)
         frame = awswrangler.dynamodb.read_items(table.name, allow_full_scan=True)
     yield frame
@@ -107,12 +107,12 @@ SCANNERS: dict[str, Scanner] = {
 
 
 def drain(name: str, table: Table) -> int:
-    """Run a scan to its end, one piece at a time, and return the sum of the pieces' lengths."""
+    """Run a scan to its end, piece by piece, and return the total length of the pieces."""
     return sum(len(piece) for piece in SCANNERS[name](table))
 
 
 def check(name: str, table: Table) -> None:
-    """Refuse figures of a scan that does not bring every item, the values right."""
+    """Raise if a scan does not return every item with the right values."""
     pieces = list(SCANNERS[name](table))
     wanted = data.items(table.shape, table.count)
     if name in {RAW, RAW_LIGHT}:

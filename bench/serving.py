@@ -1,4 +1,4 @@
-"""Serve generated tables from a process of their own, once per table; keep the client's process to itself."""
+"""Server of generated tables in a separate process, one per table, so that the client's process is not affected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ atexit.register(_running.close)
 
 @dataclass(frozen=True)
 class Table:
-    """Say where a table is and what is in it."""
+    """Address and content of a table."""
 
     shape: data.Shape
     endpoint_url: str
@@ -48,7 +48,7 @@ class Table:
 def isolate() -> None:
     """Replace every AWS variable of this process and its children, so that no account and no proxy is reached.
 
-    Children find modules compiled, as pip leaves them.
+    Children use compiled modules, as after an installation by pip.
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     for name in [name for name in os.environ if name.startswith("AWS_")]:
@@ -58,7 +58,7 @@ def isolate() -> None:
 
 @functools.lru_cache(maxsize=4)
 def serve(shape: data.Shape, count: int, latency_seconds: float = 0.0) -> Table:
-    """Return a table of so many items without a capacity of its own; it is served until this process ends."""
+    """Return a table of ``count`` items without stated capacity, served until this process ends."""
     isolate()
     fake = _running.enter_context(FakeDynamoDB(process=True, latency_seconds=latency_seconds))
     lines = data.lines(shape, count)
@@ -68,7 +68,7 @@ def serve(shape: data.Shape, count: int, latency_seconds: float = 0.0) -> Table:
 
 @functools.lru_cache(maxsize=2)
 def serve_orders(count: int, latency_seconds: float = 0.0) -> str:
-    """Return where the mixed orders of ``bench.orders`` are, as table ``orders``, beside an empty one, ``target``."""
+    """Return the mixed orders of ``bench.orders`` as table ``orders``, next to an empty one, ``target``."""
     isolate()
     fake = _running.enter_context(FakeDynamoDB(process=True, latency_seconds=latency_seconds))
     fake.load("orders", orders.lines("mixed", count), orders.KEY)
@@ -77,7 +77,7 @@ def serve_orders(count: int, latency_seconds: float = 0.0) -> str:
 
 
 def stop() -> None:
-    """Stop whatever is served."""
+    """Stop all servers."""
     serve.cache_clear()
     serve_orders.cache_clear()
     _running.close()

@@ -1,7 +1,7 @@
-"""Build pages of all results that open from the file system: ``./task bench site`` puts them into ``build/results``.
+"""Pages of all results that open from the file system: ``./task bench site`` writes them into ``build/results``.
 
-One index leads to the figures of every case, how they went from row to row, the matrix, capacity over time, and to
-what asv keeps of each benchmark. All is made of ``results/e2e``; nothing is asked of a host.
+An index leads to the figures of every case, their history, the matrix, capacity over time, and asv's results of each
+benchmark. All pages are generated from ``results/e2e``, without requests to a host.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BASE = {"file_format": "parquet zstd", "cluster": "threads", "latency_ms": 0}
 
 
 def main(words: list[str]) -> int:
-    """Build the pages into the folder that is given, and print the index."""
+    """Build the pages in the folder argument, and print the index."""
     target = Path(words[0]) if words else SITE
     build(target)
     sys.stdout.write(f"{target / 'index.html'}\n")
@@ -39,7 +39,7 @@ def main(words: list[str]) -> int:
 
 
 def build(target: Path, results: Path = record.RESULTS, asv: Path = ASV) -> list[str]:
-    """Write the pages; return their names."""
+    """Write the pages. Return their names."""
     target.mkdir(parents=True, exist_ok=True)
     pages = {
         "figures.html": figures_page(results),
@@ -64,7 +64,7 @@ def with_links(page: Page, links: Iterable[tuple[str, str]]) -> str:
 
 
 def index_page(results: Path) -> Page:
-    """Return the page that leads to the others: what was measured, when, on what."""
+    """Return the index page: cases, dates and machines."""
     rows = [(path.stem, newest(path)) for path in sorted(results.glob("*.jsonl"))]
     table = tuple(
         (
@@ -86,7 +86,7 @@ def index_page(results: Path) -> Page:
 
 
 def figures_page(results: Path) -> Page:
-    """Return the figures of the newest rows with their goals."""
+    """Return the figures of the latest rows with their goals."""
     tables = []
     for title, cases in GROUPS.items():
         cells = [
@@ -103,7 +103,7 @@ def figures_page(results: Path) -> Page:
 
 
 def history_page(results: Path) -> Page:
-    """Return how the first figure of each case went from row to row."""
+    """Return the history of the first figure of each case."""
     charts = []
     for case, lines_of in CASES.items():
         values, what, unit = [], "", ""
@@ -111,7 +111,7 @@ def history_page(results: Path) -> Page:
             try:
                 line = next(iter(lines_of(row)))
             except (KeyError, StopIteration, TypeError):
-                continue  # A row of before a figure was renamed.
+                continue  # A row from before a figure was renamed.
             values.append(line.value)
             what, unit = line.what.replace("`", ""), line.unit
         if len(values) > 1:
@@ -123,7 +123,7 @@ def history_page(results: Path) -> Page:
 
 
 def matrix_page(rows: list[Row], scaling_rows: list[Row]) -> Page:
-    """Return the matrix: speed by format, cluster and latency, how two executors scale, and how files lie."""
+    """Return the matrix: speed by format, cluster and latency, speed-up of two executors, and layout of files."""
     cells = {key_of(row["parameters"]): row for row in rows}
     verbs = sorted({verb for verb, *_ in cells})
     parts: list[Chart | Table] = list(executors(scaling_rows))
@@ -153,7 +153,7 @@ def matrix_page(rows: list[Row], scaling_rows: list[Row]) -> Page:
 
 
 def executors(rows: list[Row]) -> Iterable[Chart | Table]:
-    """Yield how many times as fast two executors were as one, and what limited them, by the newest row."""
+    """Yield the speed-up of two executors and its limit, from the latest row."""
     for row in rows[-1:]:
         case_figures = row["figures"]
         speeds = tuple(row_figures["times_as_fast"] for row_figures in case_figures.values())
@@ -175,18 +175,18 @@ def executors(rows: list[Row]) -> Iterable[Chart | Table]:
 
 
 def key_of(parameters: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what tells a case from others: the newest row of it is shown."""
+    """Return the key of a case, whose latest row is shown."""
     return tuple(parameters[name] for name in ("verb", *BASE))
 
 
 def differs_by(axis: str, row: Row) -> bool:
-    """Return whether a row is the base in all but one respect; a DataFrame's base is a Spark of two cores."""
+    """Return whether a row is the base in all but one respect. The base of a DataFrame is Spark with two cores."""
     base = {**BASE, **({"cluster": "local[2]"} if row["parameters"]["verb"] == "frame" else {})}
     return all(row["parameters"][name] == value for name, value in base.items() if name != axis)
 
 
 def scaled_cells(cells: dict[tuple[Any, ...], Row]) -> Iterable[tuple[str, ...]]:
-    """Yield how many times as many rows two executors move as one, and what limits them."""
+    """Yield the speed-up of two executors by rows, and its limit."""
     for (verb, file_format, cluster, latency), row in cells.items():
         for one, two in CLUSTER_PAIRS:
             twice = cells.get((verb, file_format, two, latency))
@@ -196,14 +196,14 @@ def scaled_cells(cells: dict[tuple[Any, ...], Row]) -> Iterable[tuple[str, ...]]
 
 
 def limit_of(row: Row) -> str:
-    """Say what a job waited for."""
+    """Return the bottleneck of a job."""
     figures, late = row["figures"], bool(row["parameters"]["latency_ms"])
     job = figures["busy_cores"]
     return scaling.limit(job, figures["busy_cores_with_server"] - job, row["cores"], late=late)
 
 
 def peer_cells(row: Row) -> Iterable[tuple[str, ...]]:
-    """Yield the lines of a case's peers: medians with the least and the most of the rounds, or why there are none."""
+    """Yield the lines of a case's peers: medians with the minimum and maximum of the rounds, or the reason for none."""
     for name, peer in row["figures"].get("peers", {}).items():
         shown = f"{name} {peer.get('version', '')}".strip()
         if "missing" in peer:
@@ -217,7 +217,7 @@ def peer_cells(row: Row) -> Iterable[tuple[str, ...]]:
 
 
 def named(row: Row) -> str:
-    """Return what tells a case from the others."""
+    """Return the distinguishing parameters of a case."""
     asked = row["parameters"]
     return f"{asked['verb']}, {asked['file_format']}, {asked['cluster']}, {asked['latency_ms']} ms"
 
@@ -239,7 +239,7 @@ def case_cells(row: Row) -> tuple[str, ...]:
 
 
 def capacity_page(budgets: list[Row], series: list[Row]) -> Page:
-    """Return what was asked and consumed, second by second, in each run of the newest rows that have it."""
+    """Return requested and consumed units per second in each run of the latest rows that have them."""
     charts: list[Chart | Table] = []
     ratios = []
     for row in budgets[-1:]:
@@ -263,7 +263,7 @@ def capacity_page(budgets: list[Row], series: list[Row]) -> Page:
 
 
 def asked_and_consumed(title: str, series: list[float] | None, rate: float) -> list[Chart | Table]:
-    """Return the chart of a run; none of rows of before series were kept."""
+    """Return the chart of a run; none for rows without series."""
     if not series:
         return []
     xs = tuple(float(second) for second in range(len(series)))
@@ -277,7 +277,7 @@ def rows_of(path: Path) -> list[Row]:
 
 
 def machine(row: Row) -> str:
-    """Return what a row was taken on."""
+    """Return the machine of a row."""
     return f"{row['cores']} × {row['cpu']}, Python {row['python']}, pyarrow {row['pyarrow']}"
 
 

@@ -1,4 +1,4 @@
-"""Read export lines by Spark's own JSON reader, and take the tags off by expressions: what one would write by hand."""
+"""Export lines read by Spark's JSON reader, with expressions that remove the tags, as a user would write manually."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read_typed(session: SparkSession, folder: Path, shape: data.Shape) -> DataFr
 
 
 def read_columns(session: SparkSession, folder: Path, fields: list[pa.Field[Any]], item: pa.DataType) -> DataFrame:
-    """Return these columns of the export lines in a folder, ``item`` being the type of an item with its tags."""
+    """Return these columns of the export lines in a folder. ``item`` is the type of an item with its tags."""
     from ddbio.spark.types import to_spark_schema  # noqa: PLC0415 - asv imports this module, and needs no Spark
 
     lines = session.read.schema(to_spark_schema(pa.schema([pa.field("Item", item)]))).json(str(folder))
@@ -32,7 +32,7 @@ def read_columns(session: SparkSession, folder: Path, fields: list[pa.Field[Any]
 
 
 def _untagged(field: pa.Field[Any], path: str) -> str:
-    """Return the expression of a column's or member's values, ``path`` being what holds their tag."""
+    """Return the expression of a column's or member's values. ``path`` contains their tag."""
     tag, arrow_type = tag_of_field(field), field.type
     value = f"{path}.`{tag}`"
     match tag:

@@ -1,6 +1,6 @@
-"""Do each step of a verb alone, by the least there is: fetch, decode, check, encode, read and write files, send.
+"""Minimal implementations of each step of a verb: fetch, decode, check, encode, read and write files, send.
 
-A verb's share of its steps is the sum of their seconds divided by its own: below 1 by what the verb adds.
+A verb's share of its steps is the sum of their seconds divided by its own: below 1 by the overhead of the verb.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TABLE = "rows"
-"""What the endpoint that takes every write calls its table."""
+"""Name of the table of the endpoint that accepts all writes."""
 
 _PUTS_PER_REQUEST = 25
 _IN_FLIGHT, _SINGLES_IN_FLIGHT = 8, 64
@@ -56,16 +56,16 @@ _KEY_TYPES = dict(part.split(":") for part in orders.KEY.split(","))
 
 @dataclass(frozen=True)
 class Resources:
-    """Say where what a verb reads lies, and who serves it and takes what is written.
+    """Input files of the verbs, and the endpoints of reads and writes.
 
     Attributes
     ----------
     lines
         Bare lines of DynamoDB JSON.
     parquet
-        What ``ddbio scan`` wrote of the table.
+        Output of ``ddbio scan`` of the table.
     export, increment
-        A native full export of the table, and an incremental one after it.
+        A full export of the table, and an incremental one after it.
     read_url, write_url
         Endpoints.
     """
@@ -80,14 +80,14 @@ class Resources:
 
 
 class Steps:
-    """Hold what each step starts from, made at its first use, and do the steps.
+    """Steps and their inputs, which are created at the first use.
 
-    Parameters
-    ----------
-    places
-        Of the rows that the verbs are given.
-    few
-        How many rows go out by requests of their own.
+        Parameters
+        ----------
+        resources
+    XX
+        few
+            Number of rows that are sent in single requests.
     """
 
     def __init__(self, resources: Resources, few: int) -> None:
@@ -173,7 +173,7 @@ class Steps:
 
     @cached_property
     def _changed_rows(self) -> pa.Table:
-        """Every row whose item a change is of."""
+        """The rows whose item has a change."""
         changed: Any = self._changed["keys"].combine_chunks()
         return self._table.filter(pc.is_in(self._table[orders.KEYS[0]], changed.field(orders.KEYS[0])))
 
@@ -189,7 +189,7 @@ class Steps:
 
     @cached_property
     def _few_items(self) -> list[RawItems]:
-        """As many of them as go out by requests of their own."""
+        """The items that are sent in single requests."""
         befores = np.cumsum([0, *map(len, self._items)])
         wanted = [max(0, self._few - int(before)) for before in befores[:-1]]
         return [
@@ -219,7 +219,7 @@ class Steps:
             yield b"".join((opening, puts, b'}}]},"ReturnConsumedCapacity":"INDEXES"}'))
 
     def _lay_out_few(self) -> None:
-        """Put what all updates have in common around the text of each, in a body of its own."""
+        """Write a separate update body for each item text, with the common parts of all updates."""
         opening = b'{"TableName":"%b","ReturnConsumedCapacity":"INDEXES","Key":' % TABLE.encode()
         deque((b"".join((opening, text, b"}")) for text in self._lines[: self._few]), maxlen=0)
 
@@ -244,7 +244,7 @@ class Steps:
         deque(self._fetched(), maxlen=0)
 
     def _fetch_in_rotation(self) -> None:
-        """Read a small page of each of many segments in turn, so that what comes is from all partitions."""
+        """Read a small page of each of many segments in turn, so that the items come from all partitions."""
         wire, item_bytes = self._wire(), len(self._text) // len(self._lines)
         segments = rotated_segments(len(self._text))
         asked = {"TableName": self._places.table, "ReturnConsumedCapacity": "TOTAL", "TotalSegments": segments}
@@ -268,7 +268,7 @@ class Steps:
 
     @staticmethod
     def _spread(parts_of_all: list[RawItems]) -> None:
-        """Put the items of each window into another order, so that every chunk has some from all over it."""
+        """Reorder the items of each window, so that every chunk has some from the entire window."""
         for first in range(0, len(parts_of_all), _WINDOW_PARTS):
             window = parts_of_all[first : first + _WINDOW_PARTS]
             parts = RawItemParts(window)
@@ -276,14 +276,16 @@ class Steps:
                 parts.joined_ranges(chunk.firsts, np.diff(chunk.starts))
 
     def _order_keys(self) -> None:
-        """Look for rows of one key in each window, which keep their order."""
+        """Find rows with the same key in each window, which keep their order."""
         for first in range(0, len(self._items), _WINDOW_PARTS):
             hashes = np.concatenate([part.hashes for part in self._items[first : first + _WINDOW_PARTS]])
             in_key_order(np.arange(len(hashes)), hashes)
 
     @staticmethod
     def _deal(chunks: list[RawItems], lanes: int) -> None:
-        """Sort the items of each chunk by the hash of their key, and lay out each lane's as requests have them."""
+        """Sort the items of each chunk by the hash of their key, and write those of each lane in the format of
+        requests.
+        """
         splitter = LaneSplitter(lanes, batch_template(TABLE, *PUT), deque())
         for items in chunks:
             begins, ends = np.ascontiguousarray(items.spans[:, 0]), np.ascontiguousarray(items.spans[:, 1])
@@ -291,19 +293,19 @@ class Steps:
             splitter.split(texts, np.arange(len(items)), items.hashes, {})
 
     def _filter(self) -> None:
-        """Take the rows that no change is of."""
+        """Select the rows without a change."""
         for batch in self._rows:
             batch.filter(pa.array(np.arange(batch.num_rows) % _CHANGED_SHARE != 0))
 
     def _fold_changed(self) -> None:
-        """Find the newest state of each item that has changed."""
+        """Find the newest state of each changed item."""
         fold(self._changed_rows, [self._changed], orders.KEYS)
 
     def _fingerprint(self) -> list[Fingerprints]:
         return [key_fingerprints(batch, orders.KEYS) for batch in self._columns]
 
     def _shuffle(self) -> None:
-        """Take the lines of each file in random order."""
+        """Shuffle the lines of each file."""
         text, ends = np.frombuffer(self._text, np.uint8), self._ends
         lines, random = LineBuffer(_FILE_BYTES), np.random.default_rng(0)
         for positions in np.array_split(np.arange(len(ends)), max(1, len(text) // _FILE_BYTES)):
@@ -339,7 +341,7 @@ class Steps:
             yield from file.iter_batches(batch_size=batch_rows, use_threads=False)
 
     def _read_few(self) -> None:
-        """Read as many rows as go out by requests of their own, and hardly more."""
+        """Read about as many rows as are sent in single requests."""
         left = self._few
         for batch in self._read(_FEW_ROWS):
             left -= batch.num_rows

@@ -1,4 +1,4 @@
-"""The names of territories in all languages of Unicode's CLDR, as babel has them: real text in dozens of scripts."""
+"""Names of territories in all languages of Unicode's CLDR, from babel: real text in dozens of scripts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def territory_lines(count: int) -> Iterator[bytes]:
-    """Yield items as bare lines of DynamoDB JSON; after the last name they come again, numbered on.
+    """Yield items as bare lines of DynamoDB JSON. After the last name they repeat with further numbers.
 
     Raises
     ------
     RuntimeError
-        babel, which holds the names, is not installed.
+        If babel, which contains the names, is not installed.
     """
     try:
         from babel import Locale, localedata  # noqa: PLC0415 - only this shape needs it

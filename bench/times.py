@@ -1,4 +1,4 @@
-"""Items with three times each, and the ways to columns of them: declared, as text, and text that pyarrow casts."""
+"""Items with three times each, decoded to columns: declared, as text, and as text that pyarrow casts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def body() -> bytes:
 
 @functools.cache
 def ways() -> dict[str, Callable[[], Any]]:
-    """Return the ways, each of which decodes all items."""
+    """Return the methods. Each decodes all items."""
     text = Decoder(ddbio.from_dynamodb_json(body()).schema)
     declared = Decoder(ddbio.from_dynamodb_json(body(), timestamps=FORMS).schema)
     return {
@@ -59,7 +59,7 @@ def _cast(batch: pa.RecordBatch) -> list[Any]:
 
 
 def check() -> None:
-    """Check that the times are those that pyarrow casts, and that writing them gives the items back."""
+    """Check that the times equal those that pyarrow casts, and that writing them returns the items."""
     declared, cast = ways()[DECLARED](), ways()[CAST]()
     for batch, columns in zip(declared, cast, strict=True):
         for name, column in zip(FORMS, columns, strict=True):

@@ -1,4 +1,4 @@
-"""Run every case again, one after the other, each in a process of its own; then renew the table and the picture.
+"""Run every case again, sequentially, each in a separate process. Then update the table and the picture.
 
 ``python -m bench.e2e`` runs all, ``python -m bench.e2e verbs write`` some; ``--dry-run`` stores nothing.
 """
@@ -14,11 +14,11 @@ from bench.e2e import record
 from bench.figures import CASES
 
 MATRIX = "matrix"
-"""Has rows of many cases, and pages of its own: it is run where it is named."""
+"""It has rows of many cases, and separate pages: it only runs if it is named."""
 
 
 def main() -> int:
-    """Return how many cases failed; the others' rows are stored."""
+    """Return the number of failed cases. The rows of the others are stored."""
     arguments = record.parser("")
     names = [*CASES, MATRIX]
     arguments.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(names))

@@ -1,8 +1,8 @@
-"""Apply changes to a Delta table; goals: ≤ 1.15 × the CPU of deltalake's own merge of the rows, appends ≥ 50 × cheaper.
+"""Apply changes to a Delta table; goals: ≤ 1.15 × the CPU of deltalake's merge of the rows, appends ≥ 50 × cheaper.
 
-A table of many rows, and changes of one in a hundred and of one in a thousand of them, spread over all buckets. Beside
-it ``DeltaTable.merge`` on a copy of the table, whose rows are made from the changes in memory. An append is what a
-capture does with its changes: one Parquet file of the log.
+The table has many rows. Changes to one in 100 and to one in 1,000 of them are spread over all buckets. They are
+compared with ``DeltaTable.merge`` on a copy of the table, with rows created from the changes in memory. An append is
+the write of a capture: one Parquet file of the log.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ BUCKETS = 16
 
 
 def main() -> None:
-    """Append one row with the medians of some rounds."""
+    """Append a row with the medians of the rounds."""
     arguments = record.parser("apply")
     arguments.add_argument("--rows", type=int, default=1_000_000)
     arguments.add_argument("--rounds", type=int, default=3)
@@ -66,9 +66,9 @@ def main() -> None:
                 copies = [folder / f"{way}-{share}-{number}" for way in ("ours", "theirs")]
                 for copy in copies:
                     shutil.copytree(folder / "base", copy)
-                report, seconds = _timed(lambda: ddbio.apply(log.folder, copies[0]))  # noqa: B023 - called at once
+                report, seconds = _timed(lambda: ddbio.apply(log.folder, copies[0]))  # noqa: B023 - called immediately
                 assert (report.changes, report.updated) == (count, count)
-                merged = _timed(lambda: _merge(copies[1], rows))[1]  # noqa: B023 - called at once
+                merged = _timed(lambda: _merge(copies[1], rows))[1]  # noqa: B023 - called immediately
                 _check(copies)
                 if number:
                     ours.append(seconds)
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 class Log:
-    """Write batches as a capture does; forget all but the first."""
+    """Log that writes batches like a capture, and can remove all but the first."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self._store = folder, LocalStore(folder)
@@ -96,7 +96,7 @@ class Log:
         self._state.put("columns", {"schema": schema_to_json(_ITEMS), "keys": list(_KEYS)})
 
     def append(self, numbers: np.ndarray[Any, Any]) -> tuple[pa.RecordBatch, float]:
-        """Write a change of each of these items; return the changes, and the CPU-seconds that their file took."""
+        """Write a change of each of these items. Return the changes, and the CPU seconds of their file."""
         rows = self._rows(numbers)
         self._batches += 1
         path = f"year=2026/month=11/day=01/hour=00/job-{self._batches:012}.parquet"
@@ -108,7 +108,7 @@ class Log:
         return rows, seconds
 
     def forget(self) -> None:
-        """Take the last batch back."""
+        """Remove the last batch."""
         path = f"year=2026/month=11/day=01/hour=00/job-{self._batches:012}.parquet"
         self._store.delete([path])
         self._state.delete([f"{self._batches:012}"])
@@ -135,7 +135,7 @@ class Log:
 
 
 def _merge(folder: Path, changes: pa.RecordBatch) -> None:
-    """Merge changes as deltalake does it itself: only if newer, within the buckets that have some."""
+    """Merge changes with deltalake: only newer ones, within the buckets that have changes."""
     table = DeltaTable(folder)
     arrow_schema: Any = table.schema().to_arrow()
     rows = rows_of_log(changes, shape_of(pa.schema(arrow_schema), _KEYS, BUCKETS), 1)
@@ -160,7 +160,7 @@ def _timed(work: Any) -> tuple[Any, float]:
 
 
 def _check(folders: list[Path]) -> None:
-    """Require equal rows."""
+    """Raise unless the rows are equal."""
     tables = [DeltaTable(folder).to_pyarrow_table().sort_by("_key") for folder in folders]
     assert tables[0].equals(tables[1].select(tables[0].column_names))
 

@@ -1,9 +1,8 @@
-"""Take the peak of resident memory of ``ddbio apply``: a million changes for buckets as large as those of 100 M rows.
+"""Peak resident memory of ``ddbio apply``: a million changes for buckets as large as those of 100 million rows.
 
-Goal: ≤ 1 GiB. As many of the sixteen buckets are full as are merged at a time, on one thread each; the others have only
-the rows that change. In a table whose buckets are all full the others would follow these, and what is staged of a
-bucket is no more than names. The changes are spread over all sixteen; as many more, taken by themselves, lie in the
-full buckets alone.
+Goal: ≤ 1 GiB. As many of the 16 buckets are full as are merged at a time, on one thread each; the others have only the
+changed rows. In a table with only full buckets the others would follow these, and the staging of a bucket is only a few
+names. The changes are spread over all 16. In a second case, the same number of changes is only in the full buckets.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _MEBIBYTE_KIB = 1024
 
 
 def main() -> None:
-    """Append one row: the memory of a process that merges, in Delta and Iceberg."""
+    """Append a row: the memory of a process that merges, in Delta and Iceberg."""
     arguments = record.parser("apply_memory")
     arguments.add_argument("--rows", type=int, default=100_000_000, help="rows of the table that is meant")
     arguments.add_argument("--changes", type=int, default=1_000_000)
@@ -55,7 +54,7 @@ def main() -> None:
 
 
 def build(folder: Path, count: int, changes: int, full: int, formats: list[str]) -> tuple[int, Log]:
-    """Make tables, and a log with changes that they do not have; return how many rows they have, and the log."""
+    """Create tables, and a log with new changes. Return the number of rows of the tables, and the log."""
     log, rows, left = Log(folder / "log"), 0, dict.fromkeys(range(BUCKETS), changes // BUCKETS)
     changed = []
     for start in range(0, count, _STEP):
@@ -96,12 +95,12 @@ def buckets_of(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def key_of(number: int) -> bytes:
-    """Return the key of a row as the lake table has it."""
+    """Return the key of a row in the lake table."""
     return f"S:customer#{number % 50_000:06}|S:order#{number:09}".encode()
 
 
 def merge(folder: Path, table_format: str) -> dict[str, Any]:
-    """Run the command, and return its report's figures and the highest that its memory was."""
+    """Run the command, and return its report's figures and its peak memory."""
     command = [sys.executable, "-m", "ddbio", "apply", str(folder / "log"), str(folder / table_format)]
     process = subprocess.Popen([*command, "--format", table_format, "--json"], stdout=subprocess.PIPE)
     assert process.stdout is not None

@@ -1,9 +1,9 @@
-"""Scan a table into a lake table beside the same scan into plain Parquet; goal: ≥ 0.9 × its speed.
+"""Scan a table into a lake table, compared with the same scan into plain Parquet; goal: ≥ 0.9 × its speed.
 
-Both read the same pages with a given schema. The rows of a lake table have a key as text, a version and a bucket more,
-and are written by bucket. Each is done over all rows and over a third of them: what the rows beyond the third take is
-the rate, as for every row of a large table. What a load does once, such as to open a file for each bucket and to commit
-them, is in the speed over all rows.
+Both read the same pages with a given schema. Rows of a lake table also have a key as text, a version and a bucket, and
+are written by bucket. Each scan runs over all rows and over a third of them. The rate is that of the remaining rows, as
+for every row of a large table. One-time work of a load, such as opening a file per bucket and committing, is only in
+the speed over all rows.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from bench import data, decoders, pairs, serving
 from bench.e2e import record
 
 ITEMS = 600_000
-# As of ``bench.e2e.verbs``.
+# As in ``bench.e2e.verbs``.
 PART = 3
 FORMATS = ("parquet", "delta", "iceberg")
 
 
 def main() -> None:
-    """Append one row: the speed of scans into lake tables as parts of that into Parquet, by CPU and by wall time."""
+    """Append a row: the speed of scans into lake tables relative to Parquet, by CPU and by wall time."""
     arguments = record.parser("base_load")
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--latency-seconds", type=float, default=0.005, help="of each answer of the service")
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def measure(tables: dict[str, serving.Table], rounds: int) -> dict[str, Any]:
-    """Return the seconds of each format and size, and what they say of speed and rate beside Parquet."""
+    """Return the seconds of each format and size, and speed and rate relative to Parquet."""
     runs = [(table_format, size) for table_format in FORMATS for size in tables]
     taken: dict[str, dict[tuple[str, str], list[float]]] = {
         clock: {run: [] for run in runs} for clock in ("cpu", "wall")
@@ -70,7 +70,7 @@ def measure(tables: dict[str, serving.Table], rounds: int) -> dict[str, Any]:
             figures[name] = record.rounded(
                 {table_format: statistics.median(seconds[table_format, size]) for table_format in FORMATS}
             )
-        # Of a tiny run the noise may be more than the rows.
+        # In a tiny run the noise may exceed the rows.
         beyond = {
             table_format: [
                 max(a - b, 0.001)
@@ -80,7 +80,7 @@ def measure(tables: dict[str, serving.Table], rounds: int) -> dict[str, Any]:
         }
         whole_runs = {table_format: seconds[table_format, "whole"] for table_format in FORMATS}
         for what, runs_of in (("rate", beyond), ("speed", whole_runs)):
-            # Within a round a machine is alike.
+            # Within a round the machine has the same speed.
             figures[f"{clock}_{what}_beside_parquet"] = record.rounded(
                 {table_format: pairs.speed_ratio(runs_of, table_format, "parquet") for table_format in FORMATS[1:]}
             )

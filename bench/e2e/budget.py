@@ -1,4 +1,4 @@
-"""Hold what the table's server recorded against the budget that was asked.
+"""Consumption recorded by the table's server, compared with the requested budget.
 
 Goals: over any 10 s at most 102 % of it, over any minute at least 97 % while there is data.
 """
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 READERS = (1, 2, 8)
 
 _PER_SECOND = 10
-# All flights, read strongly consistent, cost this much.
+# Cost of all flights in a strongly consistent scan.
 _ALL_FLIGHTS_UNITS = 18_500
 
 
 def main() -> None:
-    """Append one row: each engine with one, two and eight readers."""
+    """Append a row: each engine with one, two and eight readers."""
     arguments = record.parser("budget")
     arguments.add_argument("--seconds", type=float, default=75.0, help="how long each run reads; above 60 for a minute")
     arguments.add_argument("--rcu-per-second", type=float, default=200.0)
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def measure(asked: argparse.Namespace, engine: str, readers: int) -> dict[str, Any]:
-    """Read for the asked time by so many lanes, or by so many Spark tasks at once."""
+    """Read for the requested time with a number of concurrent lanes or Spark tasks."""
     rate = asked.rcu_per_second
     count = math.ceil(flights.ITEM_COUNT * min(1.0, rate * asked.seconds / _ALL_FLIGHTS_UNITS))
     tasks: dict[str, Any] = {"tasks": readers} if engine == "spark" else {}
@@ -71,18 +71,18 @@ def measure(asked: argparse.Namespace, engine: str, readers: int) -> dict[str, A
 
 
 def intervals(consumed: list[tuple[float, float, float]]) -> list[float]:
-    """Return the read units of every 100 ms, from the first that has any to the last: the sample's are among them."""
+    """Return the read units of every 100 ms, from the first to the last non-zero one, including those of the sample."""
     by_number = {round(at * _PER_SECOND): read for at, read, _ in consumed}
     return [by_number.get(number, 0.0) for number in range(min(by_number), max(by_number) + 1)]
 
 
 def by_second(units: list[float]) -> list[float]:
-    """Return the read units of every second, the last of which may be shorter."""
+    """Return the read units of every second; the last one may be shorter."""
     return [round(sum(units[first : first + _PER_SECOND]), 1) for first in range(0, len(units), _PER_SECOND)]
 
 
 def window(units: list[float], seconds: int, choose: Any) -> float | None:
-    """Return the highest or lowest units per second over any so many seconds, or None where the run was shorter."""
+    """Return the highest or lowest units per second over any ``seconds``, or None if the run was shorter."""
     width = seconds * _PER_SECOND
     sums = [sum(units[first : first + width]) for first in range(len(units) - width + 1)]
     return choose(sums) / seconds if sums else None
@@ -94,7 +94,7 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 @contextlib.contextmanager
 def _session() -> Iterator[None]:
-    """Start Spark, and let every worker load what a task needs: a budget that nobody can use yet is another matter."""
+    """Start Spark, and load the dependencies of a task in every worker, because they are not part of the budget."""
     from ddbio.spark.session import start_session  # noqa: PLC0415 - only this engine needs Spark
 
     most = max(READERS)

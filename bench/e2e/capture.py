@@ -1,8 +1,9 @@
 """Capture a table's changes into a log, from its stream and from Kinesis; speed, lag, memory, idle share, restart.
 
-The server is the fake in a process of its own. Speed is that of ``ddbio.capture`` in this process, start included; lag,
-memory and the idle share are those of ``ddbio capture`` as a process. Beside it a consumer of the stream by boto3 and
-pyarrow, over an eighth of the changes: GetRecords as Python objects, a row a record, one Parquet file a thousand.
+The server is the fake in a separate process. Speed is that of ``ddbio.capture`` in this process, including the start.
+Lag, memory and the idle share are those of ``ddbio capture`` as a process. It is compared with a consumer of the stream
+with boto3 and pyarrow, over an eighth of the changes: GetRecords as Python objects, a row per record, one Parquet file
+per 1,000 records.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _SETTLED_SECONDS, _LOOK_SECONDS = 5.0, 0.02
 
 
 def main() -> None:
-    """Append one row with the median of some rounds of each source."""
+    """Append a row with the median of the rounds of each source."""
     arguments = record.parser("capture")
     arguments.add_argument("--items", type=int, default=100_000)
     arguments.add_argument("--rounds", type=int, default=3)
@@ -91,7 +92,7 @@ def _run(fake: FakeDynamoDB, source: str) -> dict[str, Any]:
 
 
 def _filled(fake: FakeDynamoDB, table: str, source: str, lines: list[bytes]) -> str:
-    """Make a table, and load it so that its changes are in its stream, or in a data stream of eight shards."""
+    """Create and load a table, so that its changes are in its stream, or in a data stream of eight shards."""
     client = _client(fake, "dynamodb")
     names = [part.partition(":")[0] for part in orders.KEY.split(",")]
     stream = {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
@@ -106,7 +107,7 @@ def _filled(fake: FakeDynamoDB, table: str, source: str, lines: list[bytes]) -> 
     )
     if source == "kinesis":
         kinesis = _client(fake, "kinesis")
-        # Two megabytes a second of each: they are not to be waited for.
+        # Each has a limit of two megabytes per second, which should not delay the run.
         kinesis.create_stream(StreamName=table, ShardCount=8)
         described = kinesis.describe_stream_summary(StreamName=table)["StreamDescriptionSummary"]
         client.enable_kinesis_streaming_destination(
@@ -119,7 +120,7 @@ def _filled(fake: FakeDynamoDB, table: str, source: str, lines: list[bytes]) -> 
 
 
 def _check(folder: str, items: int) -> None:
-    import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas, which other benchmarks must not wait for
+    import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas, which would delay other benchmarks
 
     captured = ds.dataset(folder, partitioning="hive", ignore_prefixes=["_"]).to_table(columns=["_sequence", "_op"])
     assert captured.num_rows == len(set(captured.column("_sequence").to_pylist())) == items
@@ -131,13 +132,13 @@ def _command(endpoint_url: str, table: str, source: str, folder: str) -> list[st
 
 
 def _capture(fake: FakeDynamoDB, table: str, source: str, folder: str) -> tuple[float, float]:
-    """Capture all that is there by a process; return its seconds, and its peak of resident memory in MiB."""
+    """Capture all changes in a process. Return its seconds, and its peak resident memory in MiB."""
     began = time.monotonic()
     process = subprocess.Popen(
         [*_command(fake.endpoint_url, table, source, folder), "--available-now"], stdout=subprocess.DEVNULL
     )
     peak = 0.0
-    # What the system tells at the end counts the memory of this process, too, which it was forked from.
+    # At its end the system's peak includes the memory of this process, which it was forked from.
     while process.poll() is None:
         peak = max(peak, processes.peak_mebibytes(process.pid))
         time.sleep(_LOOK_SECONDS)
@@ -146,7 +147,7 @@ def _capture(fake: FakeDynamoDB, table: str, source: str, folder: str) -> tuple[
 
 
 def _idle(fake: FakeDynamoDB, table: str, source: str, folder: str) -> float:
-    """Return the share of a core of a process that has nothing to capture."""
+    """Return the share of a core that a process uses without changes."""
     process = subprocess.Popen(_command(fake.endpoint_url, table, source, folder), stdout=subprocess.DEVNULL)
     time.sleep(_SETTLED_SECONDS)
     before = processes.cpu_seconds([process.pid])
@@ -158,7 +159,7 @@ def _idle(fake: FakeDynamoDB, table: str, source: str, folder: str) -> float:
 
 
 def _lag(fake: FakeDynamoDB, source: str, folder: str, asked: Any) -> float:
-    """Have changes come at a steady rate beside a capture; return the age at which 99 of 100 lay in the log."""
+    """Capture changes at a steady rate. Return the age at which 99 % of them were in the log."""
     count = asked.rate * asked.seconds
     table = _filled(fake, f"{source}-lag", source, _numbered(orders.lines("mixed", count)))
     stream = _stream_of(fake, table) if source == "streams" else table
@@ -176,20 +177,20 @@ def _lag(fake: FakeDynamoDB, source: str, folder: str, asked: Any) -> float:
 
 
 def _numbered(lines: list[bytes]) -> list[bytes]:
-    """Return orders that say their place."""
+    """Return orders with their number."""
     name = paced.NUMBER.encode()
     return [b'{"%s":{"N":"%d"},%s' % (name, number, line[1:]) for number, line in enumerate(lines)]
 
 
 def _seen_of(path: Path) -> Iterator[tuple[int, float]]:
-    """Yield the place of each change of a file, and when the file got its name."""
+    """Yield the number of each change of a file, and the time of the file's rename."""
     at = path.stat().st_ctime
     for number in pq.read_table(path, columns=[paced.NUMBER], partitioning=None).column(0).to_pylist():
         yield int(number), at
 
 
 def _consume(fake: FakeDynamoDB, table: str) -> float:
-    """Return records a CPU-second of a consumer by boto3."""
+    """Return the records per CPU second of a consumer with boto3."""
     streams, decode = _client(fake, "dynamodbstreams"), TypeDeserializer().deserialize
     arn = _stream_of(fake, table)
     began, count = time.process_time(), 0

@@ -1,7 +1,8 @@
-"""Rewrite a folder of many small Parquet files as few, beside a bare read and write of the same bytes by pyarrow.
+"""Rewrite a folder of many small Parquet files as few, compared with a plain read and write of the same bytes by
+pyarrow.
 
-Both run on one thread, in turns. Goals: the rewriting alone ≥ 0.85 of the bare way, a task's memory ≤ 256 MiB. What
-the comparison of digests costs, for which the new files are read again, is told beside it.
+Both run on one thread, in turns. Goals: the rewriting alone ≥ 0.85 of the plain method, a task's memory ≤ 256 MiB. The
+comparison of digests, which reads the new files again, is reported separately.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ REWRITE, VERIFIED, BARE = "ddbio.compact, rows counted", "ddbio.compact, digests
 
 
 def main() -> None:
-    """Append one row: CPU seconds of all three ways, and a task's peak of memory."""
+    """Append a row: CPU seconds of all three methods, and a task's peak memory."""
     arguments = record.parser("compact")
     arguments.add_argument("--shape", choices=data.KEYS, default="orders")
     arguments.add_argument("--rounds", type=int, default=5)
@@ -46,7 +47,7 @@ def main() -> None:
 
 
 def write_small_files(folder: Path, shape: data.Shape) -> int:
-    """Write files as a job of many small tasks leaves them; return the number of their rows."""
+    """Write files as many small tasks do. Return the number of their rows."""
     folder.mkdir()
     table = pa.Table.from_batches(batches_of(shape, data.scaled(ROWS * 10)))
     step = max(1, table.num_rows // 10)
@@ -57,7 +58,7 @@ def write_small_files(folder: Path, shape: data.Shape) -> int:
 
 
 def measure(source: Path, dest: Path, rounds: int) -> dict[str, Any]:
-    """Return the seconds of each way, and how much of the bare way's speed the others have."""
+    """Return the seconds of each method, and their speed relative to the plain method."""
     size_bytes = sum(path.stat().st_size for path in source.iterdir())
     ways = {
         REWRITE: functools.partial(compact, verify="rows"),
@@ -87,7 +88,7 @@ def compact(folder: Path, *, verify: Any) -> None:
 
 
 def bare(folder: Path) -> None:
-    """Read each file and write its rows into one, by pyarrow alone."""
+    """Read each file and write its rows into one, with pyarrow only."""
     paths = sorted(folder.glob("*.parquet"))
     with pq.ParquetWriter(folder / "whole.parquet", pq.read_schema(paths[0]), compression="zstd") as writer:
         for path in paths:
@@ -95,7 +96,7 @@ def bare(folder: Path) -> None:
 
 
 def peak_growth(source: Path, folder: Path) -> float:
-    """Return by how many MiB the first compaction of a process grows it."""
+    """Return the growth of a process in MiB during its first compaction."""
     shutil.copytree(source, folder)
     processes.reset_peak()
     before = processes.resident_mebibytes()
@@ -105,7 +106,7 @@ def peak_growth(source: Path, folder: Path) -> float:
 
 @contextlib.contextmanager
 def copied(source: Path, copy: Path) -> Iterator[Path]:
-    """Hold a copy of a folder, made of links."""
+    """Create a copy of a folder with links."""
     folder = copy / "copy"
     folder.mkdir()
     for path in source.iterdir():

@@ -1,6 +1,6 @@
-"""Decode export lines, one page, and lines of every profile beside the peers and the limits.
+"""Decode export lines, one page, and lines of every profile, compared with the peers and the limits.
 
-Goals beside bare ``pyarrow.json``: order ≥ 4.3, shuffled ≥ 3.5, wide and sparse ≥ 3; 1 % drifted rows cost ≤ 10 %.
+Goals relative to ``pyarrow.json``: order ≥ 4.3, shuffled ≥ 3.5, wide and sparse ≥ 3; 1 % drifted rows cost ≤ 10 %.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bench.e2e import record
 
 
 def main() -> None:
-    """Append one row with every shape and framing."""
+    """Append a row with every shape and framing."""
     arguments = record.parser("decode")
     arguments.add_argument("--rounds", type=int, default=9)
     asked = arguments.parse_args()
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def measure(shape: data.Shape, framing: decoders.Framing, rounds: int) -> dict[str, Any]:
-    """Return speeds, and how many times as fast as each other way ours is."""
+    """Return speeds, and the ratio of ddbio's speed to that of each other method."""
     decoders.check(shape, framing)
     body = decoders.body_of(shape, framing)
     ways = {name: functools.partial(way, body) for name, way in decoders.decoders(shape, framing).items()}
@@ -56,7 +56,7 @@ def measure_times(rounds: int) -> dict[str, Any]:
 
 
 def measure_profiles(rounds: int) -> dict[str, Any]:
-    """Return each profile's speeds and ratios, and what the rows that drift cost beside the same rows before."""
+    """Return each profile's speeds and ratios, and the cost of rows with drift relative to the same rows without it."""
     figures = {}
     for profile in profiles.PROFILES:
         profiles.check(profile)
@@ -66,7 +66,7 @@ def measure_profiles(rounds: int) -> dict[str, Any]:
             settled = profiles.body_of(profiles.BASE)
             ways = {decoders.DDBIO: ways[decoders.DDBIO]}
             ways[profiles.BASE] = functools.partial(profiles.ways_of(profiles.BASE)[decoders.DDBIO], settled)
-        # Ways that differ by some percent take more rounds to tell apart than ways that differ by some times.
+        # Methods that differ by some percent need more rounds than methods that differ by a factor.
         seconds = pairs.interleave(ways, rounds * (10 if profile in profiles.DRIFTS else 1))
         figures[profile] = {
             "wire_bytes": len(body),

@@ -1,7 +1,7 @@
-"""Read what Firehose has delivered of changes; the goal is what a capture reaches, ≥ 100,000 records per CPU-second.
+"""Read changes delivered by Firehose; the goal is the speed of a capture, ≥ 100,000 records per CPU second.
 
-Beside it the same by the standard library and boto3, over an eighth of the changes: ``raw_decode`` of one record after
-the other, Python objects, a table of Arrow.
+It is compared with the standard library and boto3, over an eighth of the changes: ``raw_decode`` of consecutive
+records, Python objects, an Arrow table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FEWER, _OBJECT_RECORDS = 8, 10_000
 
 
 def main() -> None:
-    """Append one row with the median of some rounds."""
+    """Append a row with the median of the rounds."""
     arguments = record.parser("delivered")
     arguments.add_argument("--records", type=int, default=100_000)
     arguments.add_argument("--rounds", type=int, default=3)
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def deliver(folder: Path, count: int) -> int:
-    """Write objects of records behind each other, as Firehose does; return their bytes."""
+    """Write objects of concatenated records, as Firehose does. Return their bytes."""
     size_bytes, keys = 0, [part.partition(":")[0] for part in orders.KEY.split(",")]
     lines = orders.lines("mixed", count)
     for first in range(0, count, _OBJECT_RECORDS):
@@ -71,7 +71,7 @@ def deliver(folder: Path, count: int) -> int:
 
 
 def _read_plainly(folder: Path) -> float:
-    """Return records a CPU-second by the standard library and boto3."""
+    """Return records per CPU second with the standard library and boto3."""
     decode, decoder, count = TypeDeserializer().deserialize, json.JSONDecoder(object_hook=_with_bytes), 0
     began = time.process_time()
     for path in sorted(folder.iterdir())[:: max(1, _FEWER)]:

@@ -1,4 +1,4 @@
-"""Run ``ddbio demo`` as anybody would: real flights, Spark, an embedded S3, a budget of 400 units a second."""
+"""Run ``ddbio demo`` like a user: real flights, Spark, an embedded S3, a budget of 400 units per second."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEPT = (
 
 
 def main() -> None:
-    """Append one row."""
+    """Append a row."""
     arguments = record.parser("demo")
     arguments.add_argument("--limit", type=int, help="only so many flights")
     asked = arguments.parse_args()
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def figures_of(report: dict[str, Any]) -> dict[str, Any]:
-    """Return what of a demo's report is a figure, and the speeds that follow."""
+    """Return the figures of a demo's report, and the derived speeds."""
     assert report["validated"]
     megabytes = report["wire_bytes"] / 1e6
     return {

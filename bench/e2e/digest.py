@@ -1,4 +1,4 @@
-"""Digest decoded rows beside decoding them; goal: ≥ 2 × as fast, for the same bytes of export lines."""
+"""Digest decoded rows, compared with decoding them; goal: ≥ 2 × as fast, for the same bytes of export lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench.e2e import record
 
 
 def main() -> None:
-    """Append one row with every shape."""
+    """Append a row with every shape."""
     arguments = record.parser("digest")
     arguments.add_argument("--rounds", type=int, default=15)
     asked = arguments.parse_args()
@@ -17,7 +17,7 @@ def main() -> None:
 
 
 def measure(shape: data.Shape, rounds: int) -> dict[str, Any]:
-    """Return speeds in bytes of export lines, and how many times as fast as each other way digesting columns is."""
+    """Return speeds in bytes of export lines, and the ratio of digesting columns to each other method."""
     subject = digest.DigestColumns()
     subject.setup(shape)
     seconds = pairs.interleave(subject.ways(), rounds)

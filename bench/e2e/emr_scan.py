@@ -1,4 +1,4 @@
-"""Scan to Parquet (zstd) from Spark tasks, and by the EMR connector; goal: ≥ 10 × its rows per CPU-second."""
+"""Scan to Parquet (zstd) from Spark tasks, and by the EMR connector; goal: ≥ 10 × its rows per CPU second."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from ddbio.items.schema.arrow import RESCUE_NAME
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# It was slowest with one and with very many, and no faster with any number between.
+# It was slowest with one and with very many, and equally fast with any number between.
 SEGMENTS = 4
 DDBIO, CONNECTOR = spark_files.DIRECT, "emr-dynamodb-hadoop 5.0.0 → Row → write.parquet"
 
 
 def main() -> int:
-    """Append one row: both warm, in turns, each with a JVM of its own; our driver's CPU counts too."""
+    """Append a row: both warm, in turns, each with a separate JVM. The CPU time of ddbio's driver counts too."""
     arguments = record.parser("emr_scan")
     arguments.add_argument("--warm-ups", type=int, default=spark_files.WARM_UPS)
     arguments.add_argument("--rounds", type=int, default=5)
     asked = arguments.parse_args()
     table = serving.serve("orders", data.scaled(spark_files.ITEMS))
     try:
-        # Started before the clock, so not counted by it.
+        # Started before the clock, so its time does not count.
         connector = Connector(table.endpoint_url, spark_files.CORES)
     except MissingConnectorError as missing:
         sys.stderr.write(f"skipped: {missing}\n")
@@ -46,12 +46,12 @@ def main() -> int:
 
 
 def measure(table: serving.Table, folder: Path, connector: Connector, asked: Any) -> dict[str, Any]:
-    """Return rows per CPU-second of both ways, and their ratio."""
+    """Return rows per CPU second of both methods, and their ratio."""
     from ddbio.spark.session import start_session  # noqa: PLC0415 - asv imports this module, and needs no Spark
     from ddbio.spark.types import to_spark_schema  # noqa: PLC0415
 
     schema = schema_of(table.shape)
-    # The last column is ours alone: there is nothing in it.
+    # Only ddbio has the last column, which is empty.
     spark_schema = to_spark_schema(pa.schema(list(schema)[:-1])).json()
     clock = processes.TreeClock()
     session = start_session(f"local[{spark_files.CORES}]", {})
@@ -80,7 +80,7 @@ def measure(table: serving.Table, folder: Path, connector: Connector, asked: Any
 
 
 def check(table: serving.Table, folder: Path) -> None:
-    """Refuse figures of files that do not hold the same rows."""
+    """Raise unless the files contain the same rows."""
     direct, theirs = (spark_files.read_rows(folder / name, table) for name in ("direct", "connector"))
     assert direct.num_rows == table.count
     direct = direct.drop_columns(RESCUE_NAME)

@@ -1,4 +1,4 @@
-"""Write the same items into the same endpoint as the EMR connector does; goal: ≥ 3 × its items per CPU-second."""
+"""Write the same items into the same endpoint as the EMR connector; goal: ≥ 3 × its items per CPU second."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DDBIO, CONNECTOR = "ddbio.write_table", "emr-dynamodb-hadoop 5.0.0 DynamoDBOutpu
 
 
 def main() -> int:
-    """Append one row: both warm, in turns, over one server; all threads of the process that writes."""
+    """Append a row: both warm, in turns, with the same server; all threads of the writing process count."""
     arguments = record.parser("emr_write")
     arguments.add_argument("--warm-ups", type=int, default=WARM_UPS)
     arguments.add_argument("--rounds", type=int, default=5)
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def measure(fake: FakeDynamoDB, connector: Connector, asked: Any) -> dict[str, Any]:
-    """Return items per CPU-second of both ways, and their ratio."""
+    """Return items per CPU second of both methods, and their ratio."""
     count = data.scaled(ITEMS)
     rows = rows_of(count)
     seconds: dict[str, list[float]] = {DDBIO: [], CONNECTOR: []}
@@ -74,7 +74,7 @@ def measure(fake: FakeDynamoDB, connector: Connector, asked: Any) -> dict[str, A
 
 
 def into(fake: FakeDynamoDB, table: str, write: Callable[[str], float]) -> float:
-    """Return what it took to write into a new table."""
+    """Return the cost of writing into a new table."""
     fake.load(table, b"", "pk:S")
     return write(table)
 
@@ -88,7 +88,7 @@ def write_table(rows: pa.Table, table: str, fake: FakeDynamoDB, lanes: int) -> f
 
 
 def check(fake: FakeDynamoDB, tables: tuple[str, str], rows: pa.Table) -> None:
-    """Refuse figures of tables that do not hold the same items; drop the tables."""
+    """Raise unless the tables contain the same items. Drop the tables."""
     client: Any = boto3.client("dynamodb", endpoint_url=fake.endpoint_url)
     for table in tables:
         stored = ddbio.read_table(table, endpoint_url=fake.endpoint_url, schema=rows.schema).sort_by("pk")

@@ -1,4 +1,4 @@
-"""Encode columns beside boto3's way, goal ≥ 30 ×, and beside pyarrow.json decoding the same bytes, goal ≥ 3 ×."""
+"""Encode columns, compared with boto3, goal ≥ 30 ×, and with pyarrow.json decoding the same bytes, goal ≥ 3 ×."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ddbio.items.encode import Encoder
 
 
 def main() -> None:
-    """Append one row with every shape."""
+    """Append a row with every shape."""
     arguments = record.parser("encode")
     arguments.add_argument("--rounds", type=int, default=7)
     asked = arguments.parse_args()
@@ -19,7 +19,7 @@ def main() -> None:
 
 
 def measure(shape: data.Shape, rounds: int) -> dict[str, Any]:
-    """Return speeds, and how many times as fast as each other way ours is."""
+    """Return speeds, and the ratio of ddbio's speed to that of each other method."""
     encode.Encode.check(shape)
     batch = encode.batch_of(shape)
     encode_lines = functools.partial(Encoder(batch.schema).encode_lines, batch, prefix=b'{"Item":', suffix=b"}")

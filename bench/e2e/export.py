@@ -1,6 +1,7 @@
-"""Turn a gzipped export into typed Parquet (zstd): beside Spark's JSON reader, the libraries' chain, and the steps.
+"""Turn a gzipped export into typed Parquet (zstd), compared with Spark's JSON reader, a chain of libraries, and the
+steps.
 
-Goals: ≥ 6 × Spark and ≥ 2.2 × the chain per CPU-second, and ≥ 85 % of the sum of its own steps alone.
+Goals: ≥ 6 × Spark and ≥ 2.2 × the chain per CPU second, and ≥ 85 % of the sum of its steps alone.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from ddbio.testing.export import ExportWriter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Beside a job of seconds, what PySpark spends on each task and job would be half of the direct way.
+# In a job of seconds, PySpark's overhead per task and job would be half of the direct method.
 SPARK_ITEMS = 800_000
 CORES = 2
-# Until then the JVM still compiles what Spark's own way runs, also while the other way is measured.
+# Until then the JVM still compiles the code of Spark's method, also while the other method is measured.
 WARM_ROUNDS = 5
 DIRECT, SPARK = "ddbio export read, engine spark", "spark.read.schema(…).json … write.parquet"
 STEPS = (steps.GUNZIP, steps.DECODE, steps.PARQUET)
 
 
 def main() -> None:
-    """Append one row: on one core in this process, then in one Spark session; ways in turns, schema given."""
+    """Append a row: on one core in this process, then in one Spark session; methods in turns, with a given schema."""
     arguments = record.parser("export")
     arguments.add_argument("--shape", choices=data.KEYS, default="orders")
     arguments.add_argument("--rounds", type=int, default=7)
@@ -45,7 +46,7 @@ def main() -> None:
 
 
 def measure_core(asked: Any, folder: Path) -> dict[str, Any]:
-    """Return speeds of one core, ours beside the chain and beside the sum of its steps."""
+    """Return speeds of one core, ddbio compared with the chain and with the sum of its steps."""
     steps.ExportToParquet.check(asked.shape)
     count = data.scaled(steps.ITEMS)
     seconds = pairs.interleave(steps.ways(asked.shape, folder, count), asked.rounds)
@@ -61,7 +62,7 @@ def measure_core(asked: Any, folder: Path) -> dict[str, Any]:
 
 
 def measure_spark(asked: Any, folder: Path) -> dict[str, Any]:
-    """Return CPU seconds of driver, JVM and workers for ours and for Spark's own way."""
+    """Return CPU seconds of driver, JVM and workers for ddbio and for Spark's method."""
     from ddbio.spark.session import start_session  # noqa: PLC0415 - asv imports this module, and needs no Spark
 
     count = data.scaled(SPARK_ITEMS)
@@ -92,14 +93,14 @@ def write_direct(home: Path, dest: Path, shape: data.Shape) -> None:
 
 
 def write_by_spark(session: SparkSession, home: Path, dest: Path, shape: data.Shape) -> None:
-    """Read and write by Spark alone, at the level of zstd that ours has: its own, 3, takes some 3 % more."""
+    """Read and write with Spark only, at ddbio's level of zstd: Spark's default, 3, takes about 3 % more."""
     frame = spark_json.read_typed(session, home / "data", shape)
     options = {"compression": "zstd", "parquet.compression.codec.zstd.level": "1"}
     frame.write.mode("overwrite").options(**options).parquet(str(dest))
 
 
 def check(folder: Path) -> None:
-    """Refuse figures of files that do not hold the same rows."""
+    """Raise unless the files contain the same rows."""
     direct, frame = (pq.read_table(folder / name) for name in ("direct", "frame"))
     direct = direct.drop_columns(["_rescue"])
     key = direct.column_names[:2]

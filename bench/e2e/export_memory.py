@@ -1,6 +1,6 @@
-"""Take one task's peak of resident memory over what it held at its start, reading one large file of an export.
+"""Peak resident memory of one task above its start, reading one large file of an export.
 
-Goal: ≤ 256 MiB for a file of 1 GB gzipped. The file repeats one gzip member, which readers cannot know.
+Goal: ≤ 256 MiB for a file of 1 GB gzipped. The file repeats one gzip member, which readers cannot detect.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COPIES = (1, 4)
 
 
 def main() -> None:
-    """Append one row: the same job on files of two sizes."""
+    """Append a row: the same job on files of two sizes."""
     arguments = record.parser("export_memory")
     arguments.add_argument(
         "--copies", type=int, nargs="+", default=COPIES, help="sizes of the file, each 13 MB gzipped"
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def grown(home: Path, copies: int) -> Path:
-    """Return the export with so many times the items in its one file."""
+    """Return the export with ``times`` as many items in its one file."""
     path = max((home / "data").iterdir(), key=lambda entry: entry.stat().st_size)
     member = path.read_bytes()
     md5 = hashlib.md5(usedforsecurity=False)
@@ -57,7 +57,7 @@ def grown(home: Path, copies: int) -> Path:
 
 
 def measure(home: Path) -> dict[str, Any]:
-    """Write the export as one task of the local engine and return what that took at its highest."""
+    """Write the export as one task of the local engine and return its peak memory."""
     schema = decoders.schema_of("orders")
     out = home / "out"
     processes.reset_peak()

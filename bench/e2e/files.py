@@ -1,7 +1,8 @@
-"""Write the batches of a scan as files of each format: beside the bare library, and how they lie for 1, 2 and 4 tasks.
+"""Write the batches of a scan as files of each format, compared with the library, and their layout for 1, 2 and 4
+tasks.
 
-Goals: Parquet and ORC ≥ 0.85 of pyarrow's own writer, which writes the same batches with the same settings to a file;
-100 partitions ≥ 0.7 of ``pyarrow.dataset``, which writes the same rows into the same folders.
+Goals: Parquet and ORC ≥ 0.85 of pyarrow's writer, which writes the same batches with the same settings to a file; 100
+partitions ≥ 0.7 of ``pyarrow.dataset``, which writes the same rows into the same folders.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ FORMATS = ("parquet", "orc", "avro", "csv", "json")
 TASKS = (1, 2, 4)
 MIB = 1024 * 1024
 TARGET_BYTES, REPEATS = 4 * MIB, 24
-# What the layout report calls small: less than this part of the target.
+# Small files of the layout report are below this share of the target.
 SMALL_RATIO = 0.5
 OURS, FLOOR, ONE_FOLDER = "ddbio", "bare library", "ddbio into one folder"
 
 
 def main() -> None:
-    """Append one row."""
+    """Append a row."""
     arguments = record.parser("files")
     arguments.add_argument("--shape", choices=data.KEYS, default="orders")
     arguments.add_argument("--rounds", type=int, default=7)
@@ -61,7 +62,7 @@ def main() -> None:
 
 
 def measure(name: str, batches: list[pa.RecordBatch], folder: str, rounds: int) -> dict[str, Any]:
-    """Return the speed of one format, in bytes of Arrow, beside its floor if there is one."""
+    """Return the speed of one format, in bytes of Arrow, and relative to its floor if there is one."""
     check(name, batches, folder)
     ways = {OURS: partial(write, name, batches, folder, 256 * MIB)}
     if name in FLOORS:
@@ -79,7 +80,7 @@ def measure(name: str, batches: list[pa.RecordBatch], folder: str, rounds: int) 
 
 
 def partitioned(rounds: int) -> dict[str, Any]:
-    """Return the speed of writing 100 partitions, beside pyarrow doing the same, and beside one folder."""
+    """Return the speed of writing 100 partitions, relative to pyarrow doing the same, and to one folder."""
     case = partitions.PartitionedFiles()
     case.setup()
     ways = {OURS: case.time_partitioned_writer, FLOOR: case.time_floor, ONE_FOLDER: case.time_one_folder}
@@ -95,7 +96,7 @@ def partitioned(rounds: int) -> dict[str, Any]:
 
 
 def layout(name: str, batches: list[pa.RecordBatch], target_bytes: int, tasks: int) -> dict[str, Any]:
-    """Return how many files so many tasks make, and of which sizes; the last file of a task may be small."""
+    """Return number and sizes of the files of a number of tasks. The last file of a task may be small."""
     with tempfile.TemporaryDirectory() as folder:
         written = [write(name, batches[task::tasks], folder, target_bytes, task) for task in range(tasks)]
     sizes, full = ([file.size_bytes for files in written for file in files[:stop]] for stop in (None, -1))
@@ -114,7 +115,7 @@ def layout(name: str, batches: list[pa.RecordBatch], target_bytes: int, tasks: i
 
 
 def write(name: str, batches: list[pa.RecordBatch], folder: str, target_bytes: int, task: int = 0) -> list[StagedFile]:
-    """Write as a task of a scan does; return the staged files."""
+    """Write like a task of a scan. Return the staged files."""
     options = FileOptions(format=name, target_file_bytes=target_bytes)
     writer = RollingWriter(LocalStore(folder), FileNaming("bench", task), batches[0].schema, options)
     for batch in batches:
@@ -123,19 +124,19 @@ def write(name: str, batches: list[pa.RecordBatch], folder: str, target_bytes: i
 
 
 def write_parquet(batches: list[pa.RecordBatch], path: Path) -> None:
-    """Write by pyarrow alone."""
+    """Write with pyarrow only."""
     with pq.ParquetWriter(path, batches[0].schema, compression="zstd") as writer:
         writer.write_table(pa.Table.from_batches(batches))
 
 
 def write_orc(batches: list[pa.RecordBatch], path: Path) -> None:
-    """Write by pyarrow alone."""
+    """Write with pyarrow only."""
     with pyarrow.orc.ORCWriter(path, compression="zstd") as writer:
         writer.write(pa.Table.from_batches(batches))
 
 
 def write_json(batches: list[pa.RecordBatch], path: Path) -> None:
-    """Write by Python's own library, which has no form for decimals and binary but their text."""
+    """Write with Python's library, which represents decimals and binary only as text."""
     with path.open("w") as file:
         for batch in batches:
             file.writelines(json.dumps(row, default=str) + "\n" for row in batch.to_pylist())
@@ -145,7 +146,7 @@ FLOORS = {"parquet": write_parquet, "orc": write_orc, "json": write_json}
 
 
 def check(name: str, batches: list[pa.RecordBatch], folder: str) -> None:
-    """Refuse figures of files that do not hold the rows."""
+    """Raise unless the files contain the rows."""
     store = LocalStore(folder)
     [staged] = write(name, batches, folder, 256 * MIB)
     store.complete(staged)

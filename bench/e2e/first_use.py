@@ -1,4 +1,4 @@
-"""Measure the first calls of a process in a fresh home: imports, small calls, and calls of some megabytes."""
+"""First calls of a process in a new home: imports, small calls, and calls of some megabytes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ print(json.dumps(steps))
 
 
 def main() -> None:
-    """Append one row with the medians of some processes; goal: the first decode in 1 s, with the imports."""
+    """Append a row with the medians of some processes; goal: the first decode in 1 s, including imports."""
     arguments = record.parser("first_use")
     arguments.add_argument("--rounds", type=int, default=5)
     asked = arguments.parse_args()
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def take() -> dict[str, Any]:
-    """Return what a process takes for its first steps."""
+    """Return the seconds of a process's first steps."""
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "HOME": home, "XDG_CACHE_HOME": home}
         done = subprocess.run([sys.executable, "-c", _FIRST], env=environment, stdout=subprocess.PIPE, check=True)

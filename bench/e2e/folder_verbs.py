@@ -1,7 +1,7 @@
-"""Run the verbs over the files of a folder as processes: what a file costs, beside the sum of their own steps alone.
+"""Run the verbs on the files of a folder as processes: the cost per file, relative to the sum of their steps alone.
 
-A folder of small Parquet files in partitions is published, taken back, listed, reported, vacuumed, and made a table of
-a catalog. One on S3, which moto serves, is published and registered: S3 makes the copies itself.
+A folder of small Parquet files in partitions is published, rolled back, listed, reported, vacuumed, and registered as a
+table of a catalog. One on S3, which moto serves, is published and registered: S3 makes the copies.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _NO_AGE = "0s"
 
 
 def main() -> None:
-    """Append one row with every verb."""
+    """Append a row with every verb."""
     slopes.main("folder_verbs", FILES, serving, verbs)
 
 
 @dataclass(frozen=True)
 class Resources:
-    """Say where so many files lie.
+    """Folders with ``count`` files.
 
     Attributes
     ----------
     staging
-        The files as they were written.
+        The written files.
     curated
         A folder in which they were published twice.
     bucket_folder
@@ -65,7 +65,7 @@ class Resources:
 
 
 def verbs(resources: Resources) -> dict[str, slopes.Job]:
-    """Return how each verb runs over a place."""
+    """Return the jobs of each verb."""
     files, curated = resources.files, str(resources.curated)
     s3 = ["--s3-endpoint-url", resources.s3_url, "--region", REGION]
     glue = ["--glue-endpoint-url", resources.s3_url]
@@ -117,7 +117,7 @@ def verbs(resources: Resources) -> dict[str, slopes.Job]:
 
 @contextmanager
 def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[Resources]]:
-    """Lay so many files down, here and on an S3, while the context is open."""
+    """Create ``counts`` files, locally and on S3, while the context is open."""
     isolate()
     with MotoServer() as moto:
         store = boto3.client("s3", endpoint_url=moto.endpoint_url, region_name=REGION)
@@ -133,7 +133,7 @@ def _laid_down(home: Path, count: int, store: Any, s3_url: str) -> Resources:
         path = staging / _name(number)
         path.parent.mkdir(parents=True, exist_ok=True)
         if number == count:
-            # Another file makes it another version.
+            # A different file makes a different version.
             ddbio.publish(staging, curated)
         path.write_bytes(_file(number))
     assert ddbio.publish(staging, curated).files == count + 1
@@ -147,7 +147,7 @@ def _name(number: int) -> str:
 
 
 def _file(number: int) -> bytes:
-    """Return a small file of Parquet with rows of its own."""
+    """Return a small Parquet file with unique rows."""
     keys = [f"{number}-{row}" for row in range(ROWS)]
     written = io.BytesIO()
     pq.write_table(pa.table({"pk": keys, "n": list(range(ROWS)), "note": keys}), written)

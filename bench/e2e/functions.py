@@ -1,4 +1,4 @@
-"""Spark's functions: bodies beside the bare kernels, goal ≥ 0.7 ×; whole queries beside Spark's own functions."""
+"""Spark functions: bodies compared with the kernels, goal ≥ 0.7 ×; queries compared with Spark's own functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENCODE_COLUMN, TO_COLUMN, TO_JSON = "encode_column", "to_dynamodb_json", "to_jso
 
 
 def main() -> None:
-    """Append one row: bodies of all shapes in this process, then whole queries of one shape."""
+    """Append a row: bodies of all shapes in this process, then queries of one shape."""
     arguments = record.parser("functions")
     arguments.add_argument("--shape", choices=data.KEYS, default="orders")
     arguments.add_argument("--rounds", type=int, default=15)
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def measure_bodies(shape: data.Shape, rounds: int) -> dict[str, Any]:
-    """Return how fast each body is beside its kernel, on one batch of 10,000 rows."""
+    """Return the speed of each body relative to its kernel, on one batch of 10,000 rows."""
     functions.Functions.check(shape)
     seconds = pairs.interleave(functions.bodies(shape), rounds)
     kernels = {name: kernel for name, kernel in functions.KERNEL_OF.items() if name in seconds}
@@ -41,7 +41,7 @@ def measure_bodies(shape: data.Shape, rounds: int) -> dict[str, Any]:
 
 
 def measure_queries(asked: Any) -> dict[str, Any]:
-    """Return what whole queries cost, JVM and workers counted, beside Spark's own functions."""
+    """Return the cost of queries, including JVM and workers, compared with Spark's own functions."""
     from ddbio.spark.session import start_session  # noqa: PLC0415 - asv imports the package, and needs no Spark
 
     clock = processes.TreeClock()
@@ -63,8 +63,8 @@ def measure_queries(asked: Any) -> dict[str, Any]:
 
 
 def queries(session: Any, shape: data.Shape) -> dict[str, Callable[[], None]]:
-    """Return queries over the same rows, kept as they are; Spark's own leave the tags on, and put none on."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - as above
+    """Return queries over the same rows. Spark's own functions keep the tags, and add none."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - see above
 
     from ddbio.spark import functions as ours  # noqa: PLC0415
     from ddbio.spark.types import to_spark_schema  # noqa: PLC0415
@@ -74,7 +74,7 @@ def queries(session: Any, shape: data.Shape) -> dict[str, Callable[[], None]]:
     tagged = to_spark_schema(options.explicit_schema.field("Item").type)
     lines = data.lines(shape, data.scaled(ROWS))
     texts = session.createDataFrame([(line.decode(),) for line in lines], "json string").repartition(2)
-    # Not in Spark's cache: a query that is there already would be answered from it.
+    # Not in Spark's cache: a repeated query would be answered from it.
     texts = texts.localCheckpoint()
     items = ours.decode_column(texts, "json", schema).localCheckpoint()
     assert texts.count() == items.count() == len(lines)

@@ -1,4 +1,4 @@
-"""Write files for an import beside encoding and compressing the same rows and no more; goal: ≥ 0.6 × that."""
+"""Write files for an import, compared with only encoding and compressing the same rows; goal: ≥ 0.6 × that."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PREFIX, _SUFFIX = b'{"Item":', b"}"
 
 
 def main() -> None:
-    """Append one row with both compressions."""
+    """Append a row with both compressions."""
     arguments = record.parser("import_files")
     arguments.add_argument("--rounds", type=int, default=7)
     arguments.add_argument("--items", type=int, default=150_000)
@@ -57,7 +57,7 @@ def measure(rows: pa.Table, compression: Any, rounds: int) -> dict[str, Any]:
 
 
 def rows_of(count: int) -> pa.Table:
-    """Return so many items as typed columns, a few megabytes a batch."""
+    """Return ``count`` items as typed columns, a few megabytes per batch."""
     lines = data.lines("export", count)
     decoder = Decoder(decoders.schema_of("export"))
     step = 16_384
@@ -66,7 +66,7 @@ def rows_of(count: int) -> pa.Table:
 
 
 def write(rows: pa.Table, folder: str, compression: Any) -> ImportFilesReport:
-    """Write files, as the verb does."""
+    """Write files like the verb."""
     return ddbio.write_import_files(rows, folder, key="pk:S,sk:S", compression=compression, mode="overwrite")
 
 

@@ -1,4 +1,4 @@
-"""Measure a Lambda function's process from its start to the end of its first event, and its second event."""
+"""Time of a Lambda function's process from its start to the end of its first event, and of its second event."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ print(json.dumps({"import_seconds": imported - began, "first_seconds": done - im
 
 
 def main() -> None:
-    """Append one row: the medians of some runs of each handler."""
+    """Append a row: the medians of some runs of each handler."""
     arguments = record.parser("lambda_start")
     arguments.add_argument("--rounds", type=int, default=5)
     asked = arguments.parse_args()
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def measure(rounds: int) -> dict[str, Any]:
-    """Return what each handler took."""
+    """Return the seconds of each handler."""
     changes = [change(number) for number in range(RECORDS)]
     delivered = [
         {"recordId": str(number), "data": base64.b64encode(json.dumps(item).encode()).decode()}
@@ -58,7 +58,7 @@ def measure(rounds: int) -> dict[str, Any]:
 
 
 def change(number: int) -> dict[str, object]:
-    """Return a record of a table's stream, of an order."""
+    """Return a stream record of an order."""
     image = {"pk": {"S": f"user#{number}"}, "n": {"N": str(number)}, "note": {"S": "x" * 200}, "tags": {"SS": ["a"]}}
     inside = {"ApproximateCreationDateTime": 1793491203, "Keys": {"pk": image["pk"]}, "NewImage": image,
               "SequenceNumber": str(4421584500000000017450439000 + number), "SizeBytes": 300}  # fmt: skip
@@ -67,7 +67,7 @@ def change(number: int) -> dict[str, object]:
 
 
 def run(handler: str, event: dict[str, Any]) -> dict[str, float]:
-    """Return what one process took for an event, and for the same once more."""
+    """Return the seconds of a process for an event, and for the same event again."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             [sys.executable, "-c", _SCRIPT, handler],

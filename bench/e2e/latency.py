@@ -1,6 +1,6 @@
-"""Take wall-clock time of a scan, a write and a load where every answer comes 0, 5 and 20 ms late, beside boto3's.
+"""Wall-clock time of a scan, a write and a load with response latencies of 0, 5 and 20 ms, compared with boto3.
 
-Client and server share this machine, and the server is Python: with no latency it is the server that is measured.
+Client and server share this machine, and the server is Python: without latency the server is the bottleneck.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WRITE, LOAD, BATCH_WRITER = "ddbio.write_table", "ddbio.load_files", "boto3 batc
 
 
 def main() -> None:
-    """Append one row: each way at each latency, in turns."""
+    """Append a row: each method at each latency, in turns."""
     arguments = record.parser("latency")
     arguments.add_argument("--rounds", type=int, default=3)
     asked = arguments.parse_args()
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def measure(latency_seconds: float, rounds: int) -> dict[str, float]:
-    """Return items per second of wall-clock time, by way."""
+    """Return items per second of wall-clock time, by method."""
     count, written = data.scaled(ITEMS), data.scaled(WRITTEN)
     rows = ddbio.from_dynamodb_json(b"\n".join(orders.lines("mixed", written)), orders.schema_of("mixed"))
     with TemporaryDirectory() as folder, FakeDynamoDB(process=True, latency_seconds=latency_seconds) as fake:

@@ -1,4 +1,4 @@
-"""Report the layout of 10,000 Parquet files, beside pyarrow reading each footer; goal: ≤ 20 s on one core."""
+"""Report the layout of 10,000 Parquet files, compared with pyarrow reading each footer; goal: ≤ 20 s on one core."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ LAYOUT, FOOTERS = "layout", "pyarrow read_metadata"
 
 
 def main() -> None:
-    """Append one row."""
+    """Append a row."""
     arguments = record.parser("layout")
     arguments.add_argument("--rounds", type=int, default=3)
     asked = arguments.parse_args()
-    # The goal is that of one core.
+    # The goal is for one core.
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with tempfile.TemporaryDirectory() as home:
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def measure(home: Path, count: int, rounds: int) -> dict[str, Any]:
-    """Return the seconds of the report and of the bare footers."""
+    """Return the seconds of the report and of the footers alone."""
     paths = lay_down(home, count)
     check(home, paths)
     ways: dict[str, Callable[[], object]] = {
@@ -50,7 +50,7 @@ def measure(home: Path, count: int, rounds: int) -> dict[str, Any]:
 
 
 def lay_down(home: Path, count: int) -> list[Path]:
-    """Write so many small files into partitions."""
+    """Write ``count`` small files into partitions."""
     rows = pa.Table.from_batches([ddbio.from_dynamodb_json(data.export_lines("orders", ROWS))])
     paths = [home / f"day={number % PARTITIONS}" / f"rows-{number:05}.parquet" for number in range(count)]
     for path in paths:

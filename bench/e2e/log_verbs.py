@@ -1,11 +1,11 @@
-"""Run the verbs over logs, archives, deliveries and lake tables as processes, beside the sum of their own steps alone.
+"""Run the verbs on logs, archives, deliveries and lake tables as processes, relative to the sum of their steps alone.
 
-And those that print items. All items of one table were deleted by their time to live: its log has their old images, and
-they are archived. Another table is also a lake table. The puts of a third are in a log and in an incremental export.
-Goal: every verb ≥ 0.7 × the sum of its steps.
+Verbs that print items are included. All items of one table were deleted by their time to live: its log has their old
+images, and they are archived. Another table is also a lake table. The puts of a third are in a log and in an
+incremental export. Goal: every verb ≥ 0.7 × the sum of its steps.
 
-In rows of commits before 0c830dd1, some steps were smaller than the verb's own work: those of ``maintain`` read the
-same rows from large files, which the verb does not get; those of ``changes write`` did not read its file; those of
+In rows of commits before 0c830dd1, some steps were smaller than the verb's work: those of ``maintain`` read the same
+rows from large files, which the verb does not get; those of ``changes write`` did not read its file; those of
 ``reconcile`` did not compute the MD5 of the export's files, which the verb compares with the manifest.
 """
 
@@ -52,7 +52,7 @@ TTL, EXPIRED_SECONDS = "expires_at", 30 * 86_400
 REGION = "eu-west-1"
 _STREAM = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
 _RECOVERY = {"PointInTimeRecoveryEnabled": True}
-# An export begins some minutes before the window that is reconciled, and not before recovery was turned on.
+# An export starts some minutes before the reconciled window, and not before recovery was enabled.
 _PASSED_SECONDS, _WINDOW, _BEFORE = 3_600, timedelta(seconds=900), timedelta(seconds=60)
 _OVERLAP = timedelta(seconds=600)
 _OLD_COLUMNS = [OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE]
@@ -60,26 +60,26 @@ _BUCKET, _SMALL_FILE_BYTES = "exports", 128 * 1024
 
 
 def main() -> None:
-    """Append one row with every verb."""
+    """Append a row with every verb."""
     slopes.main("log_verbs", ITEMS, serving, verbs)
 
 
 @dataclass(frozen=True)
 class LogResources:
-    """Say where the data of one size lies.
+    """Resources of one size.
 
     Attributes
     ----------
     table, lake, small_files
-        Items whose time to live has passed; the same as a table of Delta; the same in small files.
+        Items whose time to live has passed; the same as a Delta table; the same in small files.
     gone, archive
         The log of a table all of whose items were deleted by their time to live, and the archive of them.
     kept, log, export, since
-        A table, the log of its puts, an incremental export of them, and when the window begins that both have.
+        A table, the log of its puts, an incremental export of them, and the start of the window of both.
     deliveries, changes
         Change records as Firehose delivers them, and the same in one file.
     read_url, write_url
-        Endpoints: of the tables, and of one that takes all writes.
+        Endpoints: of the tables, and of one that accepts all writes.
     """
 
     count: int
@@ -99,7 +99,7 @@ class LogResources:
 
 
 def verbs(resources: LogResources) -> dict[str, slopes.Job]:
-    """Return how each verb runs over a place."""
+    """Return the jobs of each verb."""
     ways, at = LogSteps(resources).ways, ["--endpoint-url", resources.read_url, "--region", REGION]
     first = orders.items("mixed", 1)[0]
     key = json.dumps({name: first[name] for name in orders.KEYS})
@@ -163,12 +163,12 @@ def verbs(resources: LogResources) -> dict[str, slopes.Job]:
 
 
 class LogSteps(Steps):
-    """Do the steps of these verbs, besides those of verbs over tables.
+    """Steps of these verbs, in addition to those of verbs on tables.
 
-    Parameters
-    ----------
-    place
-        Of the rows that the verbs are given.
+        Parameters
+        ----------
+        resources
+    XX
     """
 
     def __init__(self, resources: LogResources) -> None:
@@ -183,7 +183,7 @@ class LogSteps(Steps):
             "read old images": lambda: _read(resources.gone, _OLD_COLUMNS),
             "read archive": lambda: _read(resources.archive),
             "read lake": lambda: _read(resources.lake),
-            # Threads cost more than they read of files so small.
+            # Threads cost more than they save for such small files.
             "read small files": lambda: _read(resources.small_files, use_threads=False),
             "choose last": self._choose_last,
             "choose expired": lambda: self._gone.filter(pc.equal(self._gone.column(OPERATION), pa.scalar("REMOVE"))),
@@ -286,7 +286,7 @@ class LogSteps(Steps):
 
 @contextmanager
 def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[LogResources]]:
-    """Serve tables of so many items, take writes, and lay the rest down, while the context is open."""
+    """Serve tables of ``counts`` items, accept writes, and create the other resources, while the context is open."""
     isolate()
     exports = home / "exported"
     (exports / _BUCKET).mkdir(parents=True)
@@ -307,7 +307,7 @@ def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[LogResources]]
 
 
 def _let_expire(home: Path, count: int, fake: FakeDynamoDB, client: Any) -> None:
-    """Put items into a table, delete them by their time to live, and capture and archive that."""
+    """Put items into a table, delete them by their time to live, and capture and archive the deletions."""
     home.mkdir()
     gone = f"gone-{count}"
     client.update_table(TableName=gone, StreamSpecification=_STREAM)
@@ -326,7 +326,7 @@ def _laid_down(home: Path, count: int, fake: FakeDynamoDB, client: Any, write_ur
     for name in (table, kept):
         client.update_table(TableName=name, StreamSpecification=_STREAM)
     fake.load(kept, lines, orders.KEY)
-    # To a capture whatever is younger than itself is a change that came later, and this server's clock is ahead.
+    # A change younger than the capture counts as a later change, and this server's clock is ahead.
     while ddbio.capture(kept, home / "log", available_now=True, **at).records:
         pass
     ddbio.scan_to_files(table, home / "lake", format="delta", engine="local", **at)
@@ -359,7 +359,7 @@ def _laid_down(home: Path, count: int, fake: FakeDynamoDB, client: Any, write_ur
 
 
 def _exported(client: Any, table: str, since: datetime, home: Path) -> Path:
-    """Let the fake export the changes of a table; return the folder of the export."""
+    """Let the fake export the changes of a table. Return the folder of the export."""
     window = {"ExportFromTime": since - _OVERLAP, "ExportToTime": since + _WINDOW}
     started = client.export_table_to_point_in_time(
         TableArn=client.describe_table(TableName=table)["Table"]["TableArn"],
@@ -378,7 +378,7 @@ def _exported(client: Any, table: str, since: datetime, home: Path) -> Path:
 
 
 def check(resources: LogResources) -> None:
-    """Require that what is laid down holds every item once."""
+    """Raise unless the resources contain every item once."""
     assert _read(resources.gone).num_rows == 2 * resources.count
     assert _read(resources.archive).num_rows == _read(resources.log).num_rows == resources.count
     assert _read(resources.lake).num_rows == _read(resources.small_files).num_rows == resources.count
@@ -394,7 +394,7 @@ def _expiring(lines: tuple[bytes, ...]) -> list[bytes]:
 
 
 def _read(folder: Path, columns: list[str] | None = None, *, use_threads: bool = True) -> pa.Table:
-    """Return the rows of all Parquet files below a folder; those of a lake table, of all its versions."""
+    """Return the rows of all Parquet files below a folder; for a lake table, those of all its versions."""
     paths = sorted(path for path in folder.rglob("*.parquet") if "_ddbio" not in path.parts)
     files = (pq.ParquetFile(path, page_checksum_verification=True) for path in paths)
     tables = [file.read(columns=columns, use_threads=use_threads) for file in files]
@@ -402,7 +402,7 @@ def _read(folder: Path, columns: list[str] | None = None, *, use_threads: bool =
 
 
 def _images(rows: pa.Table) -> pa.Table:
-    """Return the columns of items of the rows of a log."""
+    """Return the item columns of the rows of a log."""
     own = {OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE}
     return rows.drop_columns([name for name in rows.column_names if name in own]).combine_chunks()
 

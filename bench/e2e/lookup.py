@@ -1,8 +1,9 @@
-"""Look up items by their keys, beside bare BatchGetItem on the same wire; goal: at most 1.2 × its wall time.
+"""Look up items by their keys, compared with plain BatchGetItem on the same transport; goal: at most 1.2 × its wall
+time.
 
-The bare way sends requests that were made before over the light transport, on as many threads as ddbio has lanes, and
-reads nothing of the answers. On Spark a DataFrame of the keys is joined with their items. boto3's client is a peer.
-All of them ask for the same keys, in turns.
+The plain method sends prepared requests over the light transport, on as many threads as ddbio has lanes, and does not
+parse the responses. On Spark a DataFrame of the keys is joined with their items. boto3's client is a peer. All of them
+request the same keys, in turns.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ TASKS = 2
 
 
 def main() -> None:
-    """Append one row: wall seconds for each way, and CPU seconds for those in this process."""
+    """Append a row: wall seconds of each method, and CPU seconds of those in this process."""
     from ddbio.spark.session import start_session  # noqa: PLC0415 - asv imports this module, and needs no Spark
 
     arguments = record.parser("lookup")
@@ -70,7 +71,7 @@ def main() -> None:
         }
         assert {way: run() for way, run in ways.items()} == expected
         seconds = pairs.interleave(ways, asked.rounds, clock=time.perf_counter, collecting=True)
-        # Most of what a join uses is in other processes.
+        # Most of a join's CPU time is in other processes.
         del ways[JOIN]
         cpu_seconds = pairs.interleave(ways, asked.rounds, collecting=True)
         session.stop()
@@ -85,7 +86,7 @@ def main() -> None:
 
 
 def _medians(seconds: pairs.Seconds) -> dict[str, float]:
-    """Return the median time that each way takes for all keys."""
+    """Return the median time of each method for all keys."""
     return record.rounded(
         {way: statistics.median(times) * (FEWER if way == BOTO3 else 1) for way, times in seconds.items()}
     )
@@ -98,10 +99,10 @@ def _lookup(url: str, keys: pa.RecordBatch) -> int:
 
 
 def _join(url: str, frame: DataFrame) -> int:
-    """Join all rows with whole items, and let Spark write these nowhere; return how many rows have one."""
-    from pyspark.sql import Observation, functions  # noqa: PLC0415 - as above
+    """Join all rows with full items, without writing the result. Return the number of rows with an item."""
+    from pyspark.sql import Observation, functions  # noqa: PLC0415 - see above
 
-    from ddbio.spark import lookup  # noqa: PLC0415 - as above
+    from ddbio.spark import lookup  # noqa: PLC0415 - see above
 
     options: Any = {"schema": schema_to_json(orders.schema_of("mixed")), "endpoint_url": url, "region": _REGION}
     joined = lookup(frame, "orders", into="item", **options)

@@ -1,7 +1,7 @@
-"""Run every verb over formats, cluster sizes and latencies: one process a case, one row a case, and it can be resumed.
+"""Run every verb for all formats, cluster sizes and latencies: one process and one row per case, resumable.
 
-``--quick`` takes a part of the matrix on less data, below ten minutes on two idle cores; ``--full`` all of it. A case
-that has a row of this commit and size is not run again. ``--master`` adds any cluster to those that one machine has.
+``--quick`` runs a part of the matrix on less data, below ten minutes on two idle cores; ``--full`` all of it. A case
+that has a row of this commit and size is skipped. ``--master`` adds a cluster to those of one machine.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ VERBS = ("scan", "frame", "load", "export", "compact")
 CLUSTERS = ("threads", "local[1]", "local[2]", "local-cluster[1,1,1024]", "local-cluster[2,1,1024]")
 LATENCIES_MS = (0, 5, 20)
 ON_A_TABLE = ("scan", "frame", "load")
-# Spark writes Avro by a package of its own, and CSV has no nested columns.
+# Spark writes Avro with a separate package, and CSV has no nested columns.
 OF_SPARK = ("parquet zstd", "parquet snappy", "orc zstd", "json")
 QUICK_ITEMS, FULL_ITEMS = 40_000, 300_000
-# The fake writes some thousand items a second: it, and not the job, would be what is measured for minutes.
+# The fake writes some thousand items per second: for minutes it would be measured instead of the job.
 LOADED_SHARE = 5
-# Beside the base of each verb, and beside two cores of Spark.
+# In addition to the base of each verb, and to two cores of Spark.
 WITH_PEERS = ("threads", "local[2]")
 OURS = "ddbio"
-# Until then the JVM compiles, ours and theirs.
+# Until then the JVM compiles the code of both.
 WARM_UPS = 2
 CORES = 2
 SMALL_BYTES = 64 * 1024**2
@@ -50,7 +50,7 @@ CASE_SECONDS = 1800
 
 @dataclass(frozen=True)
 class Case:
-    """Name one cell of the matrix."""
+    """Cell of the matrix."""
 
     verb: str
     file_format: str = BASE_FORMAT
@@ -59,28 +59,28 @@ class Case:
 
     @property
     def named(self) -> str:
-        """What tells it from the others, for people."""
+        """The distinguishing name of the case for people."""
         return f"{self.verb}, {self.file_format}, {self.cluster}, {self.latency_ms} ms"
 
     @property
     def is_possible(self) -> bool:
-        """Whether there is such a job: only a table answers late, and only Spark has DataFrames."""
+        """Whether such a job exists: only a table has latency, and only Spark has DataFrames."""
         if self.latency_ms and self.verb not in ON_A_TABLE:
             return False
         return self.verb != "frame" or (self.cluster != "threads" and self.file_format in OF_SPARK)
 
     @property
     def has_peers(self) -> bool:
-        """Whether other libraries do the same beside it."""
+        """Whether other libraries run the same job for comparison."""
         return (self.file_format, self.latency_ms) == (BASE_FORMAT, 0) and self.cluster in WITH_PEERS
 
     def rows_of(self, items: int) -> int:
-        """Return how many rows of so many it moves: a load fewer."""
+        """Return the number of rows for a size: fewer for a load."""
         return max(1, items // LOADED_SHARE) if self.verb == "load" else items
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run what is asked for; return how many cases failed."""
+    """Run the requested cases. Return the number of failed cases."""
     made = record.parser("matrix")
     size = made.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="a part, on less data (the default)")
@@ -109,7 +109,7 @@ def main(words: list[str] | None = None) -> int:
                 say(f"{number} of {len(cases)}: {case.named}: has a row of this commit")
                 continue
             began = time.perf_counter()
-            # Three tables of the whole size do not fit into every machine.
+            # Three tables of the full size do not fit into every machine.
             inputs = Inputs() if asked.full else shared.for_case(case)
             flags = [f"--{name.replace('_', '-')}" for name in ("full", "no_peers") if getattr(asked, name)]
             figures = run_apart(case, items, inputs, flags)
@@ -124,7 +124,7 @@ def main(words: list[str] | None = None) -> int:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Hold what a case need not make for itself: where its table is, who serves it, and an export."""
+    """Prepared inputs of a case: its table, the servers, and an export."""
 
     endpoint_url: str | None = None
     servers: tuple[int, ...] = ()
@@ -135,14 +135,14 @@ NOTHING = Inputs()
 
 
 class Shared:
-    """Make the tables, one for each latency, and the export that cases read, each when a case first asks."""
+    """Tables per latency, and the export, which cases share and which are created at their first use."""
 
     def __init__(self, folder: Path, items: int) -> None:
         self._source = jobs.Source(folder, items)
         self._served: dict[int, tuple[FakeDynamoDB, Inputs]] = {}
 
     def for_case(self, case: Case) -> Inputs:
-        """Return what a case is given; a load has a table of its own."""
+        """Return the inputs of a case. A load has a separate table."""
         if case.verb == "export":
             return Inputs(export=str(self._source.export))
         if case.verb == "load" or case.verb not in ON_A_TABLE:
@@ -158,14 +158,14 @@ class Shared:
         return self._served[case.latency_ms][1]
 
     def close(self) -> None:
-        """Stop what serves the tables."""
+        """Stop the servers of the tables."""
         for fake, _ in self._served.values():
             fake.stop()
         self._served.clear()
 
 
 def chosen(*, full: bool, masters: Sequence[str] = ()) -> Iterator[Case]:
-    """Yield the cases in the order in which they are run."""
+    """Yield the cases in the order of their runs."""
     clusters = (*CLUSTERS, *masters)
     if full:
         grid = map(Case, *zip(*itertools.product(VERBS, jobs.FORMATS, clusters, LATENCIES_MS), strict=True))
@@ -179,7 +179,7 @@ def chosen(*, full: bool, masters: Sequence[str] = ()) -> Iterator[Case]:
 
 
 def run_apart(case: Case, items: int, inputs: Inputs, flags: Sequence[str] = ()) -> dict[str, Any] | None:
-    """Return the figures of a case, measured by a process of its own; None if it failed, which is said."""
+    """Return the figures of a case from a separate process; None if it failed, which is reported."""
     words = ["--dry-run", f"--items={items}", f"--case={json.dumps(asdict(case))}"]
     words += [f"--given={json.dumps(asdict(inputs))}", *flags]
     command = [sys.executable, "-m", "bench.e2e.matrix", *words]
@@ -197,7 +197,7 @@ def run_apart(case: Case, items: int, inputs: Inputs, flags: Sequence[str] = ())
 def measure(
     case: Case, items: int, rounds: int, inputs: Inputs = NOTHING, *, with_peers: bool = False
 ) -> dict[str, Any]:
-    """Return the figures of a case: the median of some rounds after one that warms up and is checked."""
+    """Return the figures of a case: the median of the rounds after one that warms up and is checked."""
     count = case.rows_of(items)
     with tempfile.TemporaryDirectory() as home, ExitStack() as stack:
         source = jobs.Source(Path(home), count, case.file_format, engine_of(case.cluster), case.latency_ms / 1000)
@@ -206,7 +206,7 @@ def measure(
         connector = None
         if with_peers and case.cluster != "threads":
             connector = stack.enter_context(peers.open_connector(case.verb, source, CORES))
-        # Whatever serves tables runs already, and is not counted; nor is a JVM that counts for itself.
+        # Servers of tables already run, and do not count; neither does a JVM that counts separately.
         servers = [*processes.children(), *inputs.servers]
         clock = processes.TreeClock()
         session = start(case.cluster)
@@ -226,16 +226,16 @@ def measure(
 
 
 def inputs_of(inputs: Inputs) -> dict[str, Any]:
-    """Return what a source has instead of making it."""
+    """Return the prepared inputs of a source by attribute."""
     return {"endpoint_url": inputs.endpoint_url, "export": None if inputs.export is None else Path(inputs.export)}
 
 
 def beside(
     case: Case, source: jobs.Source, found_peers: dict[str, peers.Peer | str], clock: processes.TreeClock, rounds: int
 ) -> dict[str, Any]:
-    """Return what the peers took in turns with ours, and how many times as many rows ours moved per CPU-second.
+    """Return the figures of the peers in turns with ddbio, and the ratio of ddbio's rows per CPU second to theirs.
 
-    A peer that cannot be had, or that refuses the data, has its reason.
+    A peer that is not available, or that refuses the data, has its reason.
     """
     ways: dict[str, Callable[[], tuple[int, float | None]]] = {OURS: lambda: (jobs.JOBS[case.verb](source).rows, None)}
     rows: dict[str, Any] = {}
@@ -246,10 +246,10 @@ def beside(
         try:
             for _ in range(1 if case.cluster == "threads" else WARM_UPS):
                 moved, _ = peer.run()
-        except Exception as error:  # noqa: BLE001 - whatever a library makes of this data is told
+        except Exception as error:  # noqa: BLE001 - any error of a library with this data is reported
             rows[name] = {**peer.recorded, "missing": f"{type(error).__name__}: {error}".partition("\n")[0][:300]}
             continue
-        # What reads by pages may end with its last one.
+        # A paged read may end with its last page.
         if not peer.items <= moved <= source.count:
             raise AssertionError(f"{name} moved {moved} of {peer.items} rows")
         ways[name], rows[name] = peer.run, {**peer.recorded, "items": moved}
@@ -274,7 +274,7 @@ def beside(
 
 
 def spread_of(ratios: list[float]) -> dict[str, float]:
-    """Return the median of the rounds' ratios, the least and the highest."""
+    """Return median, minimum and maximum of the rounds' ratios."""
     return {
         "median": round(statistics.median(ratios), 2),
         "least": round(min(ratios), 2),
@@ -283,9 +283,9 @@ def spread_of(ratios: list[float]) -> dict[str, float]:
 
 
 def engine_of(cluster: str) -> dict[str, Any]:
-    """Return the words for a verb, which finds the session that runs: a task a core, where the name says how many.
+    """Return the options of a verb to use the running session: a task per core, if the name has the number of cores.
 
-    All executors see this machine's folders.
+    All executors share the folders of this machine.
     """
     if cluster == "threads":
         return {"engine": "local"}
@@ -300,14 +300,14 @@ def start(cluster: str) -> Any:
         return None
     from ddbio.spark.session import start_session  # noqa: PLC0415 - asv imports this module, and needs no Spark
 
-    # Executors import the package from where this process does.
+    # Executors import the package from the same path as this process.
     path = os.pathsep.join([str(record.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     os.environ["PYTHONPATH"] = path
     return start_session(cluster, {"spark.executorEnv.PYTHONPATH": path})
 
 
 def prepare(case: Case, source: jobs.Source) -> None:
-    """Make what a job reads, by threads, before anything is counted."""
+    """Create the input of a job, by threads, before anything is measured."""
     if case.verb in ON_A_TABLE:
         assert source.endpoint_url
     if case.verb == "export":
@@ -321,7 +321,7 @@ def prepare(case: Case, source: jobs.Source) -> None:
 
 @dataclass(frozen=True)
 class Taken:
-    """Hold what one run took: seconds of the wall, of the job's processes, and of the servers beside it."""
+    """Seconds of a run: wall time, CPU time of the job's processes, and of the servers."""
 
     seconds: float
     cpu_seconds: float
@@ -336,7 +336,7 @@ def timed(case: Case, source: jobs.Source, clock: processes.TreeClock, servers: 
 
 
 def figures_of(done: jobs.Done, taken: list[Taken]) -> dict[str, Any]:
-    """Return what a row shows."""
+    """Return the figures of a row."""
     seconds, cpu_seconds, beside = (
         statistics.median(getattr(run, name) for run in taken) for name in Taken.__dataclass_fields__
     )
@@ -364,13 +364,13 @@ def figures_of(done: jobs.Done, taken: list[Taken]) -> dict[str, Any]:
 
 
 def histogram(sizes: list[int]) -> dict[str, int]:
-    """Return how many files there are by the power of two of MiB that bounds them."""
+    """Return the number of files by the power of two of MiB that bounds their size."""
     bounds = [max(0, (size - 1) // 1024**2).bit_length() for size in sizes]
     return {f"≤ {2**bound} MiB": bounds.count(bound) for bound in sorted(set(bounds))}
 
 
 def done_before(items: int) -> set[Case]:
-    """Return the cases that have a row of this commit and number of rows."""
+    """Return the cases with a row of this commit and number of rows."""
     path, commit = record.RESULTS / "matrix.jsonl", record.provenance()["commit"]
     rows = map(json.loads, path.read_text("utf-8").splitlines() if path.exists() else [])
     asked = (row["parameters"] for row in rows if row["commit"] == commit)
@@ -382,7 +382,7 @@ def done_before(items: int) -> set[Case]:
 
 
 def say(text: str) -> None:
-    """Tell who waits how far it is."""
+    """Report the progress to the user."""
     sys.stderr.write(f"matrix: {text}\n")
 
 

@@ -1,4 +1,4 @@
-"""Take one task's peak of resident memory over what it held at its start; goal: ≤ 256 MiB at any table size."""
+"""Peak resident memory of one task above its start; goal: ≤ 256 MiB at any table size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ITEMS = (100_000, 400_000)
 
 
 def main() -> None:
-    """Append one row: the same job on two sizes, as the first task of a process and as a later one."""
+    """Append a row: the same job on two sizes, as the first task of a process and as a later one."""
     arguments = record.parser("memory")
     arguments.add_argument("--lanes", type=int, default=8)
     asked = arguments.parse_args()
@@ -30,9 +30,9 @@ def main() -> None:
 
 
 def measure(table: serving.Table, lanes: int, *, warm: bool) -> dict[str, Any]:
-    """Write the table as one task of the local engine and return what that took at its highest."""
+    """Write the table as one task of the local engine and return its peak memory."""
     serving.isolate()
-    # What is imported by then is there before any task begins.
+    # These imports happen before any task starts.
     scan = functools.partial(
         ddbio.scan_to_files, table.name, mode="append", endpoint_url=table.endpoint_url, engine="local"
     )

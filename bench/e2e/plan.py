@@ -1,4 +1,4 @@
-"""Take plans as processes, of tables that are described by a file and of one that is there, and the sizer's speed."""
+"""Plans as processes, for tables described by a file and for an existing one, and the speed of item sizes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from ddbio.testing import FakeDynamoDB
 RUNS = 5
 SIZES = {"of 1 GB": 10**9, "of 80 TB": 80 * 10**12}
 SIZED_SHAPE = "orders"
-# The fake takes any keys, and botocore asks for some.
+# The fake accepts any keys, and botocore requires some.
 _KEYS = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench"}
 
 
 def main() -> None:
-    """Append one row; goals: a plan of any table in 2 s, sizes of Arrow rows at 300 MB/s of one core."""
+    """Append a row; goals: a plan of any table in 2 s, sizes of Arrow rows at 300 MB/s of one core."""
     asked = record.parser("plan").parse_args()
     with tempfile.TemporaryDirectory() as folder, FakeDynamoDB() as server:
         server.load("orders", data.items("orders", 2_000), "order_id:S")
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def described(folder: str, size: int) -> str:
-    """Return a file that describes a table of so many bytes."""
+    """Return a file that describes a table of ``size_bytes``."""
     path = Path(folder, f"{size}.json")
     table = {
         "TableName": "planned",
@@ -66,7 +66,7 @@ def take(words: list[str], size: int | None) -> dict[str, Any]:
 
 
 def sizer() -> float:
-    """Return MB of Arrow data that one core sizes in a second."""
+    """Return MB of Arrow data that one core sizes per second."""
     body = decoders.body_of(SIZED_SHAPE, "export")
     batch = Decoder(decoders.schema_of(SIZED_SHAPE), nulls="keep").decode(body, "export")
     rows = [item_size_bytes(json.loads(line)["Item"]) for line in body.splitlines()[:1000]]

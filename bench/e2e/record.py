@@ -1,4 +1,4 @@
-"""Append rows of figures with where they come from: code, machine, versions, data."""
+"""Rows of figures with their provenance: code, machine, versions, data."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _PACKAGES = ("awswrangler", "boto3", "botocore", "numba", "numpy", "pyarrow", "p
 
 
 class _Parser(argparse.ArgumentParser):
-    """Refuse, before anything is measured, to take a row that nobody could take again."""
+    """Parser that refuses, before any measurement, a row that could not be reproduced."""
 
     def parse_args(self, *words: Any, **options: Any) -> Any:
         asked = super().parse_args(*words, **options)
-        # A part of a row is none.
+        # A part of a row is not a row.
         asked.dry_run |= bool(getattr(asked, "only", ""))
         if not asked.dry_run and is_dirty():
             self.error("the tree has changes, of which no row is kept: commit them, or give --dry-run")
@@ -35,7 +35,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(case: str) -> argparse.ArgumentParser:
-    """Return a parser for a case, with the flags that all cases have."""
+    """Return a parser for a case, with the flags of all cases."""
     made = _Parser(prog=".".join(filter(None, ["python -m bench.e2e", case])))
     made.add_argument("--dry-run", action="store_true", help="print the row, append nothing")
     return made
@@ -54,7 +54,7 @@ def append(case: str, arguments: argparse.Namespace, figures: dict[str, Any]) ->
 
 
 def provenance() -> dict[str, Any]:
-    """Return what a figure depends on besides the parameters of its case."""
+    """Return the conditions of a figure, in addition to the parameters of its case."""
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": _git("rev-parse", "HEAD") or None,
@@ -62,7 +62,7 @@ def provenance() -> dict[str, Any]:
         "machine": f"{platform.system()} {platform.machine()}",
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
-        # Above the number of cores somebody else was computing as well.
+        # Above the number of cores, other processes were computing too.
         "load_1m": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
         "java": _java_version(),
@@ -73,12 +73,12 @@ def provenance() -> dict[str, Any]:
 
 
 def is_dirty() -> bool:
-    """Return whether the tree has changes, but for the rows and README, which shows them."""
+    """Return whether the tree has changes, except the rows and README, which shows them."""
     return bool(_git("status", "--porcelain", "--", ".", ":!results", ":!README.md"))
 
 
 def rounded(figures: dict[str, float], digits: int = 3) -> dict[str, float]:
-    """Return the figures as they are worth keeping."""
+    """Return the figures rounded to a useful precision."""
     return {name: round(value, digits) for name, value in figures.items()}
 
 

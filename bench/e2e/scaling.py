@@ -1,9 +1,9 @@
-"""Move rows by one executor of Spark and by two: how many times as many a second, and what limits it.
+"""Process rows with one and with two executors of Spark: the speed-up, and its limit.
 
-Goal: ≥ 1.8 × for every verb that no budget bounds. Each executor has one processor of this machine, as a cluster gives
-it. Each verb moves a small number of rows and a large one: what the difference takes is the rate of a long job, and
-what is left of the small one is the start that every job has. Answers of the tables come late and each task has one
-request on its way, so that executors wait for the service as they do there: they share processors with its server.
+Goal: ≥ 1.8 × for every verb without a budget. Each executor has one processor of this machine, as in a cluster. Each
+verb processes a small number of rows and a large one: the difference is the rate of a long job, and the remaining time
+of the small one is the start of every job. Responses of the tables are delayed and each task has one request in flight,
+so that executors wait for the service as in reality: they share processors with its server.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 EXECUTORS = (1, 2)
-# More than executors, so that the faster one takes more of them.
+# More tasks than executors, so that the faster one runs more of them.
 TASKS = 8
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html: a page of 1 MB comes after some 0.1 s.
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html: a page of 1 MB takes about 0.1 s.
 READ_LATENCY_SECONDS, WRITE_LATENCY_SECONDS = 0.1, 0.05
 WAITING = {"lanes": 1}
 SIZES = ("small", "large")
 TIMES_AS_LARGE = 4
-# Of the cores, by the job and the servers beside it, from where the machine is what limits.
+# Share of the cores used by the job and the servers above which the machine is the limit.
 BUSY = 0.85
 COPIES = 8
 EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -44,7 +44,7 @@ EXECUTOR = "CoarseGrainedExecutorBackend"
 
 @dataclass(frozen=True)
 class Job:
-    """Name how many orders a verb moves at least, how late answers come, and words for it."""
+    """Minimum number of orders of a verb, the latency of responses, and its options."""
 
     items: int
     latency_seconds: float = 0.0
@@ -63,11 +63,11 @@ JOBS = {
 Sources = dict[str, dict[str, jobs.Source]]
 """By verb and size."""
 Runs = dict[str, dict[str, list[matrix.Taken]]]
-"""By verb and size, one a round."""
+"""By verb and size, one per round."""
 
 
 def main() -> None:
-    """Append one row: each verb by one executor, then by two."""
+    """Append a row: each verb with one executor, then with two."""
     arguments = record.parser("scaling")
     arguments.add_argument("--rounds", type=int, default=2)
     arguments.add_argument("--only", default="", metavar="TEXT", help="the verbs whose name has this; keeps no row")
@@ -81,7 +81,7 @@ def measure(verbs: list[str], rounds: int) -> dict[str, Any]:
     """Return rates, starts, speed-up and limit of each verb."""
     with tempfile.TemporaryDirectory() as home:
         sources = {verb: {size: prepare(verb, size, Path(home)) for size in SIZES} for verb in verbs}
-        # Before Spark's first session, whose JVM stays for the second.
+        # Before Spark's first session, whose JVM is reused by the second.
         servers = processes.children()
         clock = processes.TreeClock()
         taken = [by_executors(executors, sources, rounds, clock, servers) for executors in EXECUTORS]
@@ -97,18 +97,18 @@ def measure(verbs: list[str], rounds: int) -> dict[str, Any]:
 
 
 def rows_of(verb: str, source: jobs.Source) -> int:
-    """Return how many rows a verb moves of a source."""
+    """Return the number of rows of a source that a verb processes."""
     return source.count * copies_of(verb, source)
 
 
 def copies_of(verb: str, source: jobs.Source) -> int:
-    """Return how often each order is there: files are linked, so that making them takes no time."""
+    """Return the number of copies of each order. Files are linked, so that creating them takes no time."""
     job = JOBS[verb]
     return 1 if job.copies == 1 else job.copies * (TIMES_AS_LARGE if source.folder.name == "large" else 1)
 
 
 def prepare(verb: str, size: str, home: Path) -> jobs.Source:
-    """Make what a verb reads, in files of equal size for each task where no table is read."""
+    """Create the input of a verb, in files of equal size for each task if no table is read."""
     job, folder = JOBS[verb], home / verb / size
     folder.mkdir(parents=True)
     words = {"engine": "spark", "shared_paths": True, "tasks": TASKS, **job.words}
@@ -133,7 +133,7 @@ def prepare(verb: str, size: str, home: Path) -> jobs.Source:
 
 
 def repeated(export: Path, copies: int) -> Path:
-    """Link each data file of an export so often, and let the manifests name the links too."""
+    """Link each data file of an export ``times``, and add the links to the manifests."""
     files = [json.loads(line) for line in (export / "manifest-files.json").read_text("utf-8").splitlines()]
     entries = []
     for entry in files:
@@ -151,7 +151,7 @@ def repeated(export: Path, copies: int) -> Path:
 
 
 def in_parts(folder: Path) -> Path:
-    """Cut the only file of a folder into as many as there are tasks, so that each has one."""
+    """Split the only file of a folder into as many files as tasks."""
     (path,) = jobs.data_files(folder)
     table, parts = pq.read_table(path), folder.with_name("parts")
     parts.mkdir()
@@ -162,7 +162,7 @@ def in_parts(folder: Path) -> Path:
 
 
 def by_executors(executors: int, sources: Sources, rounds: int, clock: processes.TreeClock, servers: list[int]) -> Runs:
-    """Run each verb by so many executors of one processor, some times to warm up and to be checked."""
+    """Run each verb with a number of executors of one processor, after warm-up runs that are checked."""
     session = matrix.start(f"local-cluster[{executors},1,1024]")
     try:
         taken: Runs = {}
@@ -184,7 +184,7 @@ def by_executors(executors: int, sources: Sources, rounds: int, clock: processes
 
 
 def runner(verb: str) -> Callable[[jobs.Source], jobs.Done]:
-    """Return the job of a verb; files are compacted in folders, so that there is something for each task."""
+    """Return the job of a verb. Files are compacted in folders, so that each task has some."""
     return compact if verb == "compact" else jobs.JOBS[verb]
 
 
@@ -211,7 +211,7 @@ def timed(
 
 @dataclass(frozen=True)
 class Slope:
-    """What the rows took by which the large job is larger than the small one, and the start of both."""
+    """Time of the additional rows of the large job, and the start of both."""
 
     rows: int
     seconds: float
@@ -221,7 +221,7 @@ class Slope:
 
     @classmethod
     def of(cls, rows: list[int], taken: dict[str, list[matrix.Taken]]) -> Slope:
-        """Return it by the medians of each size."""
+        """Return the slope of the medians of each size."""
         small, large = (median(taken[size]) for size in SIZES)
         more, seconds = rows[1] - rows[0], max(large.seconds - small.seconds, 1e-9)
         return cls(
@@ -247,7 +247,7 @@ def median(taken: list[matrix.Taken]) -> matrix.Taken:
 def figures_of(
     rows: list[int], one: dict[str, list[matrix.Taken]], two: dict[str, list[matrix.Taken]], *, late: bool
 ) -> dict[str, Any]:
-    """Return what a verb took by one executor and by two."""
+    """Return the figures of a verb with one executor and with two."""
     slopes = [Slope.of(rows, taken) for taken in (one, two)]
     before, after = slopes
     large_seconds = [median(taken["large"]).seconds for taken in (one, two)]
@@ -270,7 +270,7 @@ def figures_of(
 
 
 def limit(job: float, servers: float, cores: int, *, late: bool) -> str:
-    """Say what a job waited for: the machine's processors, late answers, or one of its tasks or its driver."""
+    """Return the bottleneck of a job: the machine's processors, late responses, or one of its tasks or its driver."""
     if job + servers >= BUSY * cores:
         share = f", of which the server takes {servers:.1f}" if late else ""
         return f"the processors of this machine{share}"

@@ -1,4 +1,4 @@
-"""Scan a table over HTTP beside the floors and the peers; goal: ≥ 80 × boto3's ``client.scan`` per CPU-second."""
+"""Scan a table over HTTP, compared with the floors and the peers; goal: ≥ 80 × ``client.scan`` per CPU second."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 ITEMS = 300_000
-# The slower peers, and the check of all of them, which keeps every Python object, are content with less.
+# The slower peers, and the check of all of them, which keeps every Python object, get less data.
 FEWER_ITEMS = 60_000
 _SLOWER = (scanners.RESOURCE, scanners.AWSWRANGLER)
-# What a garbage collector adds is part of a job; that we are not faster by it alone is worth a second look.
+# Garbage collection is part of a job. A second measurement shows that ddbio's advantage is not only due to it.
 _WITHOUT_COLLECTOR = (scanners.DDBIO, scanners.CLIENT)
 
 
 def main() -> None:
-    """Append one row: our scan with a given schema beside each other way over the same table, and the inference."""
+    """Append a row: ddbio's scan with a given schema compared with each other method on the same table, and the
+    inference.
+    """
     arguments = record.parser("scan")
     arguments.add_argument("--rounds", type=int, default=3)
     asked = arguments.parse_args()
@@ -31,7 +33,7 @@ def main() -> None:
     inference = infer(table, asked.rounds)
     for way in scanners.SCANNERS:
         scanners.check(way, fewer)
-    # Clients are made once for each endpoint.
+    # Clients are created once per endpoint.
     assert scanners.drain(scanners.DDBIO, table) == table.count
     figures = measure(table, fewer, asked.rounds)
     serving.stop()
@@ -39,14 +41,14 @@ def main() -> None:
 
 
 def infer(table: serving.Table, rounds: int) -> float:
-    """Return what inferring the schema costs, warm, before this process is full of other libraries' objects."""
+    """Return the cost of inferring the schema, warm, before this process is full of other libraries' objects."""
     way = functools.partial(ddbio.infer_schema, table.name, endpoint_url=table.endpoint_url)
     pairs.interleave({"warm": way}, 3)
     return statistics.median(pairs.interleave({"infer": way}, 2 * rounds + 1, collecting=True)["infer"])
 
 
 def measure(table: serving.Table, fewer: serving.Table, rounds: int) -> dict[str, Any]:
-    """Return speeds in item bytes, and how many times as fast as each other way ours is."""
+    """Return speeds in item bytes, and the ratio of ddbio's speed to that of each other method."""
     fast = [way for way in scanners.SCANNERS if way not in _SLOWER]
     seconds = pairs.interleave(ways_over(table, fast), rounds, collecting=True)
     slower = pairs.interleave(ways_over(fewer, (scanners.DDBIO, *_SLOWER)), rounds, collecting=True)
@@ -64,12 +66,12 @@ def measure(table: serving.Table, fewer: serving.Table, rounds: int) -> dict[str
 
 
 def ways_over(table: serving.Table, names: Iterable[str]) -> dict[str, Any]:
-    """Return the ways of these names over a table."""
+    """Return the methods of these names on a table."""
     return {name: functools.partial(scanners.drain, name, table) for name in names}
 
 
 def ratios(seconds: pairs.Seconds) -> dict[str, float]:
-    """Return how many times as fast as each other way ours was."""
+    """Return the ratio of ddbio's speed to that of each other method."""
     return {way: pairs.speed_ratio(seconds, scanners.DDBIO, way) for way in seconds if way != scanners.DDBIO}
 
 

@@ -1,8 +1,8 @@
-"""Read and write under a budget, second by second: skewed keys, an index, tasks that join and leave.
+"""Read and write with a budget, second by second: skewed keys, an index, tasks that join and leave.
 
-On Spark two tasks run at a time: each that ends leaves, and the next one joins; then an executor is killed in the
-middle, and another takes its place. Goals: any 10 s ≤ 102 % of what was asked for; the last tenth of the run ≥ 90 %.
-Measured by the server's record.
+On Spark two tasks run at a time: when one ends, the next one joins. Then an executor is killed during the run, and
+another replaces it. Goals: any 10 s ≤ 102 % of the budget; the last tenth of the run ≥ 90 %. The server's record is
+measured.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     Run = Callable[[FakeDynamoDB, float, float], int]
-    """Moves rows at a rate for some seconds, and returns how many."""
+    """Processes rows at a rate for some seconds, and returns their number."""
 
 KEY = "pk:S,sk:S"
 REGION = "eu-west-1"
@@ -43,7 +43,7 @@ LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,1024]"
 
 
 def main() -> None:
-    """Append one row with each run's series."""
+    """Append a row with each run's series."""
     arguments = record.parser("series")
     arguments.add_argument("--seconds", type=float, default=30.0, help="how long each run should take at the rate")
     arguments.add_argument("--units-per-second", type=float, default=400.0)
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def measure(run: Run, rate: float, seconds: float) -> dict[str, Any]:
-    """Return what a run consumed in each second, and how near that is to what was asked for."""
+    """Return the consumption of a run per second, and its ratio to the budget."""
     with FakeDynamoDB(process=True, latency_seconds=LATENCY_SECONDS) as fake, Watch() as watch:
         rows = run(fake, rate, seconds)
         consumed = [(at, read + write, 0.0) for at, read, write in fake.consumed("rows")]
@@ -79,7 +79,7 @@ def measure(run: Run, rate: float, seconds: float) -> dict[str, Any]:
 
 
 class Watch:
-    """Count the tasks of Spark that run, twice a second, from when the server begins to answer."""
+    """Counter of Spark's running tasks, twice a second, from the start of the server's answers."""
 
     def __init__(self) -> None:
         self._seen = list[tuple[float, int]]()
@@ -87,18 +87,18 @@ class Watch:
         self._thread = threading.Thread(target=self._look, daemon=True)
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Start."""
         self._began = time.monotonic()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End."""
+        """Stop."""
         self._stop.set()
         self._thread.join()
 
     def tasks(self, first: float, count: int) -> list[int]:
-        """Return how many tasks ran in each second after the first unit; none if no task was ever seen."""
+        """Return the running tasks in each second after the first unit; none if there never was a task."""
         seconds = -(-count // 10)
         counts = [0] * seconds
         for at, running in self._seen:
@@ -113,7 +113,7 @@ class Watch:
 
 
 def running_tasks() -> int:
-    """Return how many tasks run in the session of this process."""
+    """Return the number of running tasks in the session of this process."""
     from ddbio.spark.session import running_session  # noqa: PLC0415 - asv imports this module, and needs no Spark
 
     session = running_session()
@@ -126,7 +126,7 @@ def running_tasks() -> int:
 
 @contextlib.contextmanager
 def _session(master: str | None) -> Iterator[None]:
-    """Have a session for some runs, whose workers have loaded what a task needs."""
+    """Return a session for some runs, whose workers have loaded the dependencies of a task."""
     if master is None:
         yield
         return
@@ -140,7 +140,7 @@ def _session(master: str | None) -> Iterator[None]:
 
 
 def scan(fake: FakeDynamoDB, rate: float, seconds: float, hot_share: float, engine: str = "local") -> int:
-    """Scan a table that costs as much as the time allows; a part of it may lie under one partition key."""
+    """Scan a table that costs as much as the time allows. A part of it may have one partition key."""
     count = max(100, round(rate * seconds * 8_192 / READ_ITEM_BYTES))
     rows = rows_of(count, READ_ITEM_BYTES, hot_share)
     fake.load("rows", ddbio.to_dynamodb_json(rows), KEY)
@@ -154,7 +154,7 @@ def scan(fake: FakeDynamoDB, rate: float, seconds: float, hot_share: float, engi
 
 
 def words_of(engine: str) -> dict[str, Any]:
-    """Return the words for an engine: on Spark more tasks than run at a time, on this machine's folders."""
+    """Return the options of an engine: on Spark more tasks than run at a time, with this machine's folders."""
     spark = {"engine": "spark", "tasks": SPARK_TASKS, "segments": 4 * SPARK_TASKS, "shared_paths": True}
     return spark if engine == "spark" else {"engine": "local"}
 
@@ -184,7 +184,7 @@ def scan_while_one_is_killed(fake: FakeDynamoDB, rate: float, seconds: float) ->
 
 
 def kill_an_executor() -> None:
-    """Kill one of the executors that this process's cluster started; another will take its place."""
+    """Kill one of the executors of this process's cluster. Another one will replace it."""
     for pid in processes.descendants():
         with contextlib.suppress(OSError):
             if "CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_text("utf-8"):
@@ -194,7 +194,7 @@ def kill_an_executor() -> None:
 
 
 def write(fake: FakeDynamoDB, rate: float, seconds: float, hot_share: float, gsi: str | None = None) -> int:
-    """Write rows that cost as much as the time allows; an index doubles what each costs."""
+    """Write rows that cost as much as the time allows. An index doubles the cost of each."""
     count = max(100, round(rate * seconds / (2 if gsi else 1)))
     ddbio.create_table("rows", key=KEY, gsi=gsi, endpoint_url=fake.endpoint_url, region=REGION)
     report = ddbio.write_table(
@@ -225,7 +225,7 @@ RUNS: dict[str, Run] = {
     "write, half of it under one key": lambda *arguments: write(*arguments, hot_share=HOT_SHARE),
     "write, with a global index": lambda *arguments: write(*arguments, hot_share=0.0, gsi="by_day=day:S,sk:S"),
 }
-"""What is run on threads, by its name."""
+"""Runs on threads, by name."""
 
 RUNS_ON_SPARK: dict[str, Run] = {
     "scan, tasks join and leave": functools.partial(scan, hot_share=0.0, engine="spark"),
@@ -234,10 +234,10 @@ RUNS_ON_SPARK: dict[str, Run] = {
     ),
     "load, tasks join and leave, with a global index": functools.partial(load, hot_share=0.0, gsi="by_day=day:S,sk:S"),
 }
-"""What is run by two tasks of Spark at a time."""
+"""Runs with two concurrent tasks of Spark."""
 
 RUNS_ON_A_CLUSTER: dict[str, Run] = {"scan, an executor is killed and another joins": scan_while_one_is_killed}
-"""What is run by two executors."""
+"""Runs with two executors."""
 
 
 if __name__ == "__main__":

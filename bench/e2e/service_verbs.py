@@ -1,7 +1,7 @@
-"""Run the verbs that only ask the service as processes, each beside a script of boto3 that makes the same calls.
+"""Run the verbs that only call the service as processes, compared with boto3 scripts that make the same calls.
 
-Backups, restores, exports, imports and tables: what they take is waiting, whose time is the service's; here it answers
-at once. What is measured is the CPU time of the client, start included.
+Backups, restores, exports, imports and tables mostly wait for the service, which responds immediately here. The CPU
+time of the client is measured, including its start.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ for operation, given in calls:
 
 
 def main() -> None:
-    """Append one row with every verb."""
+    """Append a row with every verb."""
     arguments = record.parser("service_verbs")
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--only", default="", help="verbs whose name holds this; prints them, and keeps no row")
@@ -59,7 +59,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Resources:
-    """Say who serves, and what there is: an ended backup, export and import of a table, and files for an import."""
+    """Endpoints and resources: an ended backup, export and import of a table, and files for an import."""
 
     fake: FakeDynamoDB
     s3_url: str
@@ -72,14 +72,14 @@ class Resources:
 
 @dataclass(frozen=True)
 class Verb:
-    """Say how a verb is run and which calls it makes; ``NEW`` stands for a name that is new in every run."""
+    """Command line and calls of a verb; ``NEW`` represents a name that is new in every run."""
 
     words: tuple[str, ...]
     calls: tuple[tuple[str, Mapping[str, Any]], ...]
 
 
 def verbs(resources: Resources) -> dict[str, Verb]:
-    """Return every verb that asks the service and moves no data."""
+    """Return every verb that calls the service and processes no data."""
     table, of_table, free = {"TableName": TABLE}, {"TableArn": resources.table_arn}, {"TableName": NEW}
     look, look_free = ("describe_table", table), ("describe_table", free)
     alike = ("describe_time_to_live", table)
@@ -138,7 +138,7 @@ def verbs(resources: Resources) -> dict[str, Verb]:
 
 
 def measure(name: str, verb: Verb, resources: Resources, rounds: int) -> dict[str, Any]:
-    """Return the seconds of a verb and of the script, in turns; the first round is in no figure."""
+    """Return the seconds of a verb and of the script, in turns, without the first round."""
     number = itertools.count()
 
     def named(text: str) -> str:

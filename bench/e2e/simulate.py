@@ -1,6 +1,6 @@
-"""Simulate 80 TB over 1,000 tasks, and 100 TB over 4,000; goals: ≤ 30 processor seconds, job ≤ 1.1 × ideal by leases.
+"""Simulate 80 TB over 1,000 tasks, and 100 TB over 4,000; goals: ≤ 30 CPU seconds, job ≤ 1.1 × ideal with leases.
 
-What a simulation says is held to runs on the fake by ``tests/advice/test_simulate_real.py``.
+``tests/advice/test_simulate_real.py`` compares simulations with runs on the fake.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ SHOWN = {
     LOST: "leases, a tenth of the executors lost after 2 h (`--lose 25@7200`)",
     HOT: "leases, one hundredth of the table under one key (`--hot-key 0.01`)",
 }
-"""What the page of simulations shows, and how it is asked for."""
+"""Simulations on the page, with their options."""
 
 
 def main() -> None:
-    """Append one row."""
+    """Append a row."""
     asked = record.parser("simulate").parse_args()
     record.append("simulate", asked, measure(WAYS))
 
 
 def measure(ways: dict[str, Callable[[], SimulationReport]]) -> dict[str, Any]:
-    """Return the processor seconds of each simulation, and how much longer than the ideal its job takes."""
-    # The first one would pay for imports.
+    """Return the CPU seconds of each simulation, and the ratio of its job's time to the ideal."""
+    # The first one would include imports.
     ddbio.simulate_scan(table_bytes=10**9)
     seconds, ratios, progress = {}, {}, {}
     for name, simulate in ways.items():

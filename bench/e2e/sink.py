@@ -1,4 +1,4 @@
-"""An endpoint that acknowledges every write and stores none, in a process of its own, for measuring clients.
+"""Endpoint that acknowledges every write and stores none, in a separate process, for measuring clients.
 
 It describes one table, answers single writes and batches as done, and counts rows and bytes. It parses no item.
 """
@@ -26,19 +26,19 @@ _KEY_TYPES = ("HASH", "RANGE")
 
 @dataclass(frozen=True)
 class Sink:
-    """Say where a running sink listens and what it has taken so far."""
+    """Address and counts of a running sink."""
 
     endpoint_url: str
     _taken: Any
 
     @property
     def rows(self) -> int:
-        """Return how many rows have come."""
+        """Return the number of received rows."""
         return int(self._taken[0])
 
     @property
     def body_bytes(self) -> int:
-        """Return how many bytes their requests' bodies had as they were sent."""
+        """Return the bytes of the received request bodies."""
         return int(self._taken[1])
 
 
@@ -85,7 +85,7 @@ def _converse(link: socket.socket, taken: Any, described: bytes) -> None:
 
 
 def _answer(head: bytes, body: bytes, taken: Any) -> bytes:
-    """Return the answer to a write; nothing for a request that is none."""
+    """Return the answer to a write; nothing for other requests."""
     if b"BatchWriteItem" in head:
         rows = (zlib.decompress(body, 31) if b"\r\ncontent-encoding: gzip" in head else body).count(b'"PutRequest"')
     elif b".PutItem" in head or b".UpdateItem" in head:
@@ -113,7 +113,7 @@ def _table(key: str) -> dict[str, Any]:
 
 @functools.cache
 def _written(rows: int) -> bytes:
-    """Return the answer to a batch of so many rows, or to a request for one row."""
+    """Return the answer to a batch of ``rows``, or to a request for one row."""
     if not rows:
         return _reply({"ConsumedCapacity": {"TableName": "rows", "CapacityUnits": 1.0}})
     return _reply({"UnprocessedItems": {}, "ConsumedCapacity": [{"TableName": "rows", "CapacityUnits": float(rows)}]})

@@ -1,7 +1,7 @@
-"""Run verbs as processes over two sizes: what the additional rows, or files, of the larger take is the rate.
+"""Run verbs as processes with two sizes: the additional rows, or files, of the larger one determine the rate.
 
-What is left of the smaller is the start. Steps are what cannot be left out, each done alone over the smaller by this
-process, which is warm. docs/adr/0028 has the reasons.
+The remaining time of the smaller one is the start. Steps are the minimal work, each done alone for the smaller size by
+this process, which is warm. docs/adr/0028 has the reasons.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _PlaceT = TypeVar("_PlaceT")
 PART = 3
 """The smaller size is this share of the larger."""
 LITTLE_SECONDS = 0.05
-"""Steps that take less than this are no floor for a process."""
+"""Shorter steps are no floor for a process."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Say how a verb runs over data of one size.
+    """Job of a verb with data of one size.
 
     Attributes
     ----------
     count
-        Rows or files that a run handles.
+        Rows or files of a run.
     command
-        Returns the words of a run, from a folder that is its own and empty.
+        Returns the arguments of a run, for a separate empty folder.
     prepare
-        Fills that folder before, in no figure.
+        Fills that folder before the run, without being measured.
     steps
-        What the verb cannot leave out.
+        The minimal work of the verb.
     """
 
     count: int
@@ -54,14 +54,14 @@ class Job:
 
 
 class Sizes(NamedTuple):
-    """Hold the jobs of one verb."""
+    """Jobs of one verb."""
 
     large: Job
     part: Job
 
 
 class Taken(NamedTuple):
-    """Hold the seconds of the runs of a verb, round by round."""
+    """Seconds of a verb's runs per round."""
 
     large: list[float]
     part: list[float]
@@ -73,16 +73,16 @@ def main(
     serving: Callable[[Path, tuple[int, int]], AbstractContextManager[list[_PlaceT]]],
     verbs: Callable[[_PlaceT], dict[str, Job]],
 ) -> None:
-    """Append one row with every verb of a case.
+    """Append a row with every verb of a case.
 
     Parameters
     ----------
     count
         Rows or files of the larger size, at scale 1.
     serving
-        Lays data of both sizes down, and serves them while its context is open.
+        Creates data of both sizes, and serves them while its context is open.
     verbs
-        Returns the jobs over one of them.
+        Returns the jobs on one of them.
     """
     arguments = record.parser(case)
     arguments.add_argument("--rounds", type=int, default=3)
@@ -96,13 +96,13 @@ def main(
 
 
 def paired(sizes: Sequence[Mapping[str, Job]], only: str = "") -> dict[str, Sizes]:
-    """Return the jobs of each verb whose name holds a text, from those over the larger data and over the smaller."""
+    """Return the jobs of each verb whose name contains a text, from those on the larger data and on the smaller."""
     large, part = sizes
     return {verb: Sizes(job, part[verb]) for verb, job in large.items() if only in verb}
 
 
 def measure(verbs: Mapping[str, Sizes], home: Path, rounds: int) -> dict[str, Any]:
-    """Return the figures of each verb: verbs and steps take turns, and the first round is in no figure."""
+    """Return the figures of each verb: verbs and steps take turns, without the first round."""
     steps = {f"{verb}: {step}": way for verb, jobs in verbs.items() for step, way in jobs.part.steps.items()}
     alone: pairs.Seconds = {step: [] for step in steps}
     taken = {verb: Taken([], []) for verb in verbs}
@@ -120,7 +120,7 @@ def measure(verbs: Mapping[str, Sizes], home: Path, rounds: int) -> dict[str, An
 
 
 def run(job: Job, folder: Path) -> float:
-    """Return the seconds of a verb's process, once its folder is prepared."""
+    """Return the seconds of a verb's process after its folder is prepared."""
     folder.mkdir()
     job.prepare(folder)
     seconds, _ = processes.run([sys.executable, "-m", "ddbio", *job.command(folder)])
@@ -153,8 +153,8 @@ def figures_of(jobs: Sizes, taken: Taken, alone: pairs.Seconds) -> dict[str, Any
 
 
 def seconds_beyond(large: list[float], part: list[float]) -> list[float]:
-    """Return what the rows beyond the smaller size took in each round, of runs that followed each other."""
-    # The rest of a tiny run may be less than the noise of two starts.
+    """Return the seconds of the additional rows in each round, from consecutive runs."""
+    # The difference of a tiny run may be less than the noise of two starts.
     return [max(a - b, 0.001) for a, b in zip(large, part, strict=True)]
 
 

@@ -1,6 +1,6 @@
-"""Write Parquet (zstd) from Spark tasks, and by Spark from our own data source; goal: ≥ 3 × per CPU-second.
+"""Write Parquet (zstd) from Spark tasks, and by Spark from ddbio's data source; goal: ≥ 3 × per CPU second.
 
-The other way reads by our decoder too: the figure is what rows cost that pass through the JVM.
+The other method also uses ddbio's decoder: the difference is the cost of rows that pass through the JVM.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bench.e2e import processes, record
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Beside a job of seconds, what PySpark spends on each task and job would be half of the direct way.
+# In a job of seconds, PySpark's overhead per task and job would be half of the direct method.
 ITEMS = 600_000
 CORES = 2
 # Until then the JVM still compiles.
@@ -30,14 +30,14 @@ DIRECT, SOURCE = "ddbio.scan_to_files, engine spark", "spark.read.format('ddbio'
 
 
 def main() -> None:
-    """Append one row: both ways warm, in turns, in one session; CPU of driver, JVM and workers, schema given."""
+    """Append a row: both methods warm, in turns, in one session; CPU of driver, JVM and workers, schema given."""
     arguments = record.parser("spark_files")
     arguments.add_argument("--shape", choices=data.KEYS, default="orders")
     arguments.add_argument("--warm-ups", type=int, default=WARM_UPS)
     arguments.add_argument("--rounds", type=int, default=5)
     asked = arguments.parse_args()
     table = serving.serve(asked.shape, data.scaled(ITEMS))
-    # Made before Spark and after the server: the one is counted, the other is not.
+    # Created before Spark and after the server: the former is counted, the latter is not.
     clock = processes.TreeClock()
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(table, Path(folder), clock, asked)
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def measure(table: serving.Table, folder: Path, clock: processes.TreeClock, asked: Any) -> dict[str, Any]:
-    """Return rows per CPU-second of both ways, and their ratio."""
+    """Return rows per CPU second of both methods, and their ratio."""
     from ddbio.spark.session import start_session  # noqa: PLC0415 - asv imports this module, and needs no Spark
 
     session = start_session(f"local[{CORES}]", {})
@@ -75,7 +75,7 @@ def measure(table: serving.Table, folder: Path, clock: processes.TreeClock, aske
 
 
 def write_direct(table: serving.Table, folder: Path, schema: pa.Schema | str, cpu_seconds: list[float]) -> None:
-    """Write from the workers; note what the report says that cost."""
+    """Write from the workers. Record the CPU seconds of the report."""
     report = ddbio.scan_to_files(
         table.name, folder / "direct", mode="overwrite", engine="spark", endpoint_url=table.endpoint_url,
         segments=2 * CORES, tasks=CORES, compression="zstd", schema=schema,
@@ -85,7 +85,7 @@ def write_direct(table: serving.Table, folder: Path, schema: pa.Schema | str, cp
 
 
 def write_data_frame(session: SparkSession, table: serving.Table, folder: Path, schema: str) -> None:
-    """Read the same into a DataFrame and let Spark write it, at the level of zstd that ours has: its own is 3."""
+    """Read the same into a DataFrame and let Spark write it, at ddbio's level of zstd: Spark's default is 3."""
     reader = session.read.format("ddbio").option("table", table.name).option("endpointUrl", table.endpoint_url)
     frame = reader.option("segments", 2 * CORES).option("tasks", CORES).option("schema", schema).load()
     options = {"compression": "zstd", "parquet.compression.codec.zstd.level": "1"}
@@ -93,7 +93,7 @@ def write_data_frame(session: SparkSession, table: serving.Table, folder: Path, 
 
 
 def check(table: serving.Table, folder: Path, ways: dict[str, Any]) -> None:
-    """Refuse figures of files that do not hold the same rows."""
+    """Raise unless the files contain the same rows."""
     for way in ways.values():
         way()
     direct, frame = (read_rows(folder / name, table) for name in ("direct", "frame"))

@@ -1,7 +1,7 @@
-"""Read a table into Spark, beside a bare data source that has the same Arrow batches; goal: ≥ 0.9 of it.
+"""Read a table into Spark, compared with a minimal data source of the same Arrow batches; goal: ≥ 0.9 of it.
 
-The bare source maps files of Arrow IPC and yields what is in them, so that nothing but Spark's own way from a Python
-worker to the JVM is left; it fetches and decodes nothing, so these two steps are done by themselves and added.
+The minimal source maps files of Arrow IPC and yields their batches, so that only Spark's path from a Python worker to
+the JVM remains. It does not fetch or decode, so these two steps are measured separately and added.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ STEPS = ("fetch", "decode")
 
 
 def main() -> None:
-    """Append one row: both sources and the steps, warm, in turns, in one session; CPU of driver, JVM and workers."""
+    """Append a row: both sources and the steps, warm, in turns, in one session; CPU of driver, JVM and workers."""
     arguments = record.parser("spark_source")
     arguments.add_argument("--warm-ups", type=int, default=WARM_UPS)
     arguments.add_argument("--rounds", type=int, default=5)
     asked = arguments.parse_args()
     count = data.scaled(ITEMS)
     url = serving.serve_orders(count)
-    # Made before Spark and after the server: the one is counted, the other is not.
+    # Created before Spark and after the server: the former is counted, the latter is not.
     clock = processes.TreeClock()
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(url, count, Path(folder), clock, asked)
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def measure(url: str, count: int, folder: Path, clock: processes.TreeClock, asked: Any) -> dict[str, Any]:
-    """Return the CPU seconds of each, and the bare source's with those of the steps, divided by ours."""
+    """Return the CPU seconds of each, and the ratio of the minimal source plus the steps to ddbio."""
     from ddbio.spark.session import start_session  # noqa: PLC0415 - asv imports this module, and needs no Spark
 
     resources = Resources(lines=folder, parquet=folder, export=folder, increment=folder, read_url=url, write_url=url,
@@ -63,7 +63,7 @@ def measure(url: str, count: int, folder: Path, clock: processes.TreeClock, aske
         ddbio.register(session)
         frames = {DDBIO: read_table(session, url)}
         frames[BARE] = read_files(session, lay_down(url, frames[DDBIO], folder), frames[DDBIO])
-        # What comes is the same; what is timed is thrown away by the JVM.
+        # The batches are the same; the JVM discards the timed ones.
         assert [frame.count() for frame in frames.values()] == [count, count]
         assert frames[DDBIO].exceptAll(frames[BARE]).isEmpty()
         ways: dict[str, Any] = {name: functools.partial(throw_away, frame) for name, frame in frames.items()}
@@ -82,19 +82,19 @@ def measure(url: str, count: int, folder: Path, clock: processes.TreeClock, aske
 
 
 def read_table(session: SparkSession, url: str) -> DataFrame:
-    """Return the orders as a DataFrame that reads them anew each time; their columns are given."""
+    """Return the orders as a DataFrame that reads them again each time, with given columns."""
     reader = session.read.format("ddbio").option("table", "orders").option("endpointUrl", url)
     columns = schema_to_json(orders.schema_of("mixed"))
     return reader.option("segments", SEGMENTS).option("tasks", TASKS).option("schema", columns).load()
 
 
 def throw_away(frame: DataFrame) -> None:
-    """Let Spark read all columns of all rows, and write them nowhere."""
+    """Let Spark read all columns of all rows, without writing them."""
     frame.write.format("noop").mode("overwrite").save()
 
 
 def lay_down(url: str, frame: DataFrame, folder: Path) -> list[str]:
-    """Write the batches that our source yields into files of Arrow IPC, one a task."""
+    """Write the batches of ddbio's source into files of Arrow IPC, one per task."""
     from ddbio.spark.reading import fit_batch, slice_batch  # noqa: PLC0415
     from ddbio.spark.types import to_arrow_schema  # noqa: PLC0415
 
@@ -111,7 +111,7 @@ def lay_down(url: str, frame: DataFrame, folder: Path) -> list[str]:
 
 
 def read_files(session: SparkSession, paths: list[str], like: DataFrame) -> DataFrame:
-    """Return the batches of files as a DataFrame by a data source that does nothing else."""
+    """Return the batches of files as a DataFrame, by a data source that does nothing else."""
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition  # noqa: PLC0415
 
     schema = like.schema

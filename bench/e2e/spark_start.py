@@ -1,7 +1,7 @@
-"""Start a job on two executors: bare Spark, and ddbio.
+"""Start a job on two executors: plain Spark, and ddbio.
 
-Each way is a process of its own, whose executors are processes with an empty cache of their own. Times are from before
-the session begins to the last result. Goal: at most 1.5 s over bare Spark.
+Each method is a separate process, whose executors are processes with a separate empty cache. Times are from before the
+session starts to the last result. Goal: at most 1.5 s more than plain Spark.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ spark.stop()
 
 
 def main() -> None:
-    """Append one row: the median seconds of each way."""
+    """Append a row: the median seconds of each method."""
     arguments = record.parser("spark_start")
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--master", default="local-cluster[2,1,1024]")
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def _take(*words: str) -> float:
-    # asv imports every module, and waits for no Spark.
+    # asv imports every module, and must not wait for Spark.
     import pyspark  # noqa: PLC0415
 
     *arguments, folder = words

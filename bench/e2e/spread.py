@@ -1,8 +1,9 @@
-"""Load what ``scan`` wrote, and copy a table, into tables of 4 and of 40 partitions; goal: ≥ 0.9 of the tables' rate.
+"""Load the output of ``scan``, and copy a table, into tables of 4 and of 40 partitions; goal: ≥ 0.9 of the tables'
+rate.
 
-A scan returns items in the order of their keys' hashes: written in that order, they go to one partition after another.
-Each partition of the fake bears 1,000 units a second; what was written when is the server's record. Source and target
-are processes of their own.
+A scan returns items in the order of their keys' hashes: written in that order, they would fill one partition after
+another. Each partition of the fake serves 1,000 units per second. The server records the writes over time. Source and
+target are separate processes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PARTITIONS = {4: 30.0, 40: 12.0}
-"""For how many seconds each table is busy if all of its partitions are: keys fall evenly enough on 40 in no less."""
+"""Seconds that each table is busy if all of its partitions are. In less time keys are not evenly spread over 40."""
 
 UNITS_PER_PARTITION = 1_000
 ITEM_UNITS = 10
@@ -33,7 +34,7 @@ _SOURCE, _TARGET = "source", "target"
 
 
 def main() -> None:
-    """Append one row: load and copy, by number of partitions."""
+    """Append a row: load and copy, by number of partitions."""
     arguments = record.parser("spread")
     asked = arguments.parse_args()
     isolate()
@@ -41,12 +42,12 @@ def main() -> None:
 
 
 def measure(partitions: int) -> dict[str, Any]:
-    """Return the units that were written a second, and their share of what the table bears."""
+    """Return the units written per second, and their share of the table's capacity."""
     count = data.scaled(round(PARTITIONS[partitions] * partitions * UNITS_PER_PARTITION / ITEM_UNITS))
     with FakeDynamoDB(process=True) as source, tempfile.TemporaryDirectory() as folder:
         source.load(_SOURCE, lines(count), "pk:S")
         files = Path(folder, "files")
-        # Files and row groups as a table of some size has them.
+        # Files and row groups of a table of some size.
         ddbio.scan_to_files(_SOURCE, files, engine="local", endpoint_url=source.endpoint_url)
         ways: dict[str, Callable[[str], object]] = {
             "load": lambda url: ddbio.load_files(
@@ -60,7 +61,7 @@ def measure(partitions: int) -> dict[str, Any]:
 
 
 def written(write: Callable[[str], object], partitions: int, count: int) -> dict[str, Any]:
-    """Return what a way achieves into a new table of so many partitions, by the server's record."""
+    """Return the rate of a method into a new table with a number of partitions, by the server's record."""
     with FakeDynamoDB(process=True, partitions=partitions, burst_at_creation=0) as fake:
         client: Any = boto3.client("dynamodb", endpoint_url=fake.endpoint_url)
         client.create_table(
@@ -74,7 +75,7 @@ def written(write: Callable[[str], object], partitions: int, count: int) -> dict
         consumed = [(at, units) for at, _, units in fake.consumed(_TARGET) if units]
     assert described["ItemCount"] == count
     units = sum(consumed_units for _, consumed_units in consumed)
-    # An interval is 100 ms, the last one too.
+    # An interval is 100 ms, including the last one.
     seconds = consumed[-1][0] - consumed[0][0] + 0.1
     return {
         "items": count,
@@ -86,7 +87,7 @@ def written(write: Callable[[str], object], partitions: int, count: int) -> dict
 
 
 def lines(count: int) -> list[bytes]:
-    """Return items of ten write units: few enough that the server is not what is measured."""
+    """Return items of ten write units: few enough that the server is not the bottleneck."""
     rng = random.Random(data.SEED)
     fill = "x" * (_ITEM_BYTES - 40)
     return [b'{"pk":{"S":"%032x"},"text":{"S":"%b"}}' % (rng.getrandbits(128), fill.encode()) for _ in range(count)]

@@ -1,7 +1,7 @@
-"""Write rows in requests of one row each, as boto3 does; goal: ≥ 6 × its items per CPU-second.
+"""Write rows in requests of one row each, as boto3 does; goal: ≥ 6 × its items per CPU second.
 
-Updates beside ``update_item``, puts under a condition beside ``put_item``. What is counted, and the endpoint, are those
-of ``bench.e2e.write``; boto3's requests are put together before they are timed.
+Updates are compared with ``update_item``, conditional puts with ``put_item``. The measured time and the endpoint are
+those of ``bench.e2e.write``. boto3's requests are prepared before they are timed.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 _REGION = "eu-west-1"
 _CHECKED_ROWS = 300
-# The other way takes as long for so many fewer.
+# The other method takes as long for this fraction of the items.
 _FEWER = 8
 UPDATE, PUT, UPDATE_ITEM, PUT_ITEM = "ddbio mode=update", "ddbio newer_by", "boto3 update_item", "boto3 put_item"
 
 
 def main() -> None:
-    """Append one row with the median of some rounds, the ways taking turns."""
+    """Append a row with the median of the rounds, the methods in turns."""
     arguments = record.parser("update")
     arguments.add_argument("--items", type=int, default=20_000)
     arguments.add_argument("--rounds", type=int, default=5)
@@ -86,7 +86,7 @@ def _check(prepare: Callable[[pa.Table, str], Callable[[], None]]) -> None:
 
 
 def _rate(count: int, write: Callable[[], None], endpoint: sink.Sink) -> float:
-    """Return items a CPU-second."""
+    """Return items per CPU second."""
     before = endpoint.rows
     began = time.process_time()
     write()

@@ -1,6 +1,6 @@
-"""Validate a table against the files scanned of it, beside that scan alone; goal: ≤ 1.15 × its processor time.
+"""Validate a table against the files of its scan, compared with that scan alone; goal: ≤ 1.15 × its CPU time.
 
-A validation that finds one changed value and names its key is timed as well: it reads both sides once more.
+A validation that finds one changed value and names its key is also timed: it reads both sides once more.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SCAN, STREAM, VALIDATE, ONE_CHANGED = "scan to files", "scan to batches", "valid
 
 
 def main() -> None:
-    """Append one row."""
+    """Append a row."""
     arguments = record.parser("validate")
     arguments.add_argument("--rounds", type=int, default=5)
     asked = arguments.parse_args()
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def measure(table: serving.Table, home: Path, rounds: int) -> dict[str, Any]:
-    """Return the processor seconds of each way, and the validation's as a multiple of the scan's."""
+    """Return the CPU seconds of each method, and the ratio of the validation to the scan."""
     unchanged, changed = home / "whole", home / "changed"
     scan(table, unchanged)
     key = change_one(unchanged, changed)
@@ -55,7 +55,7 @@ def measure(table: serving.Table, home: Path, rounds: int) -> dict[str, Any]:
 
 
 def ways(table: serving.Table, home: Path) -> dict[str, Callable[[], object]]:
-    """Return what is compared, all over the same items."""
+    """Return the compared methods, all on the same items."""
     at = {"endpoint_url": table.endpoint_url}
     return {
         SCAN: lambda: scan(table, home / "again"),
@@ -87,7 +87,7 @@ def change_one(unchanged: Path, changed: Path) -> dict[str, str]:
 
 
 def check(table: serving.Table, unchanged: Path, changed: Path, key: dict[str, str]) -> None:
-    """Assert that equal sides are equal, and that the one changed value is found and its key named."""
+    """Assert that equal sides are equal, and that the changed value is found with its key."""
     equal = ddbio.validate(table.name, unchanged, endpoint_url=table.endpoint_url)
     assert equal.equal
     assert equal.source_rows == equal.target_rows == table.count

@@ -1,10 +1,10 @@
-"""Run every verb as a process, beside the sum of its own steps alone, and beside boto3 doing the same.
+"""Run every verb as a process, relative to the sum of its steps alone, and compared with boto3 doing the same.
 
-What counts is user + system time of the whole tree of processes. A verb runs over all rows, over a third of them, and
-over 20. What the rows beyond the third take is its rate, as for every row of a large job; its steps are done over the
-third by a process that is warm. What 20 rows take is its start. What it takes once besides, to fill its memory for the
-first time above all, is in the third, and has a figure of its own. Servers are other processes. boto3's items are
-Python objects before its clock starts, and its process has started. Goals: every verb ≥ 0.7 × the sum of its steps.
+The CPU time of the entire tree of processes counts. A verb runs on all rows, on a third of them, and on 20. The rows
+beyond the third determine its rate, as for every row of a large job. Its steps are done on the third by a process that
+is warm. The time for 20 rows is its start. Other one-time work, mainly the first use of its memory, is in the third,
+and has a separate figure. Servers are other processes. boto3's items are Python objects before its clock starts, and
+its process has started. Goals: every verb ≥ 0.7 × the sum of its steps.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ITEMS, LITTLE = 600_000, 20
-# Of the rows: a third fills the largest window of rows (64 MiB) once.
+# Number of rows: a third fills the largest window of rows (64 MiB) once.
 PART = 3
-# Requests of one row take several times as long, and so do all of boto3's.
+# Requests of one row take several times as long, as do all of boto3's.
 FEWER, SHARE_OF_PEERS = 8, 100
 BATCH_WRITER, UPDATE_ITEM, CLIENT_SCAN = "boto3 batch_writer", "boto3 update_item", "boto3 client.scan"
 _CHANGED_SHARE = 20
@@ -42,14 +42,14 @@ _FIRST_MICROS = 1_700_000_000_000_000
 
 @dataclass(frozen=True)
 class Verb:
-    """Say how a verb is run over some places, of which steps it is made, and what boto3 would do instead.
+    """Verb with its command line, its steps, and boto3's equivalent.
 
     Attributes
     ----------
     command
-        Returns its words, from the places, a folder of this run, and its number.
+        Returns its arguments for the resources, a folder of this run, and its number.
     few
-        Whether it is given fewer rows.
+        Whether it gets fewer rows.
     """
 
     command: Callable[[Resources, Path, int], list[str]]
@@ -126,7 +126,7 @@ VERBS: dict[str, Verb] = {
 
 
 def main() -> None:
-    """Append one row with every verb."""
+    """Append a row with every verb."""
     arguments = record.parser("verbs")
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--only", default="", help="verbs whose name holds this; prints them, and keeps no row")
@@ -136,7 +136,7 @@ def main() -> None:
 
 
 def measure(verbs: dict[str, Verb], count: int, rounds: int) -> dict[str, Any]:
-    """Return each verb's seconds, its start told apart, its steps' and boto3's rate, the verbs taking turns."""
+    """Return the seconds of each verb with a separate start, of its steps, and boto3's rate, the verbs in turns."""
     sizes = {
         is_few: _Sizes(max(PART * LITTLE, asked), max(LITTLE, asked // PART), LITTLE)
         for is_few, asked in ((False, count), (True, count // FEWER))
@@ -155,7 +155,7 @@ def measure(verbs: dict[str, Verb], count: int, rounds: int) -> dict[str, Any]:
         n_peers = max(LITTLE, count // SHARE_OF_PEERS)
         peers = peers_of(part, n_peers)
         peers = {verb.peer: peers[verb.peer] for verb in verbs.values() if verb.peer}
-        # What is compiled, imported, made or connected once is in no figure.
+        # One-time work such as compiling, importing, creating or connecting is in no figure.
         for run in runs.values():
             run()
         pairs.interleave(steps, 1)
@@ -185,7 +185,7 @@ def measure(verbs: dict[str, Verb], count: int, rounds: int) -> dict[str, Any]:
 
 
 class _Sizes(NamedTuple):
-    """Hold how many rows the runs of a verb have."""
+    """Number of rows of a verb's runs."""
 
     large: int
     part: int
@@ -193,7 +193,7 @@ class _Sizes(NamedTuple):
 
 
 class _Taken(NamedTuple):
-    """Hold the seconds of the runs of a verb, round by round."""
+    """Seconds of a verb's runs per round."""
 
     large: list[float]
     part: list[float]
@@ -237,7 +237,7 @@ def _figures(
 
 @dataclass
 class Run:
-    """Run a verb over some places again and again; refuse a figure of one that did not do all."""
+    """Repeated run of a verb. It raises if a run did not process all rows."""
 
     verb: Verb
     resources: Resources
@@ -245,20 +245,20 @@ class Run:
     _number: int = 0
 
     def __call__(self) -> float:
-        """Return the seconds of the whole tree."""
+        """Return the seconds of the entire tree."""
         self._number += 1
         words = self.verb.command(self.resources, self.folder / Path(self.resources.lines).stem, self._number)
         return processes.run(command_of(words))[0]
 
 
 def command_of(words: list[str]) -> list[str]:
-    """Return what runs a verb."""
+    """Return the command of a verb."""
     return [sys.executable, "-m", "ddbio", *words, "--json"]
 
 
 @contextmanager
 def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[Resources]]:
-    """Serve tables of so many items, take writes, and lay the same items down as files, while the context is open."""
+    """Serve tables of ``counts`` items, accept writes, and create the items as files, while the context is open."""
     isolate()
     with FakeDynamoDB(process=True) as fake, sink.running(orders.KEY) as taker:
         resources = {}
@@ -290,7 +290,7 @@ def _laid_down(home: Path, count: int, read_url: str, write_url: str) -> Resourc
 
 
 def peers_of(resources: Resources, count: int) -> dict[str, Callable[[], None]]:
-    """Return what boto3's users write, over items that are there already; each makes its client."""
+    """Return the code of boto3's users, for items in memory. Each creates its client."""
     deserialize, serialize = decoders.Deserializer().deserialize, TypeSerializer().serialize
     plain = [{name: deserialize(value) for name, value in item.items()} for item in orders.items("mixed", count)]
     updates = [update_of({name: serialize(value) for name, value in item.items()}) for item in plain]

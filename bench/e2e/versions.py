@@ -1,8 +1,8 @@
-"""Run the same small jobs on every version of Spark that ``./task versions`` has made an environment for.
+"""Run the same small jobs on every version of Spark that ``./task versions`` has created an environment for.
 
 Each version is one process with a session of two tasks: a table as a DataFrame, into Parquet by the engine, and a
-DataFrame into a table; where there are formats, the table by its format, and one item by push-down. The fake serves
-from a process of its own. It shows that they run, and which version differs.
+DataFrame into a table; if there are formats, the table by its format, and one item by push-down. The fake runs in a
+separate process. The row shows that they run, and which version differs.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ spark.stop()
 
 
 def main() -> None:
-    """Append one row, with the figures of each environment that is there."""
+    """Append a row, with the figures of each existing environment."""
     arguments = record.parser("versions")
     arguments.add_argument("--items", type=int, default=ITEMS)
     asked = arguments.parse_args()
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def measure(items: int) -> dict[str, Any]:
-    """Return the figures of each environment; of those that are not there, the line that makes them."""
+    """Return the figures of each environment; for missing ones, the command that creates them."""
     figures: dict[str, Any] = {}
     lines = order_lines(items)
     order_id = json.loads(lines[0])["order_id"]["S"]
@@ -101,8 +101,8 @@ def measure(items: int) -> dict[str, Any]:
 
 
 def run(python: Path, endpoint_url: str, order_id: str) -> dict[str, Any]:
-    """Return what one version took; its words if it failed."""
-    # An environment may be that of another folder: what is timed is the code that lies here.
+    """Return the figures of one version; its output if it failed."""
+    # An environment may be that of another folder: the code of this folder is timed.
     code = os.pathsep.join(map(str, (record.ROOT, record.ROOT / "discovery")))
     variables = {**os.environ, "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python), "PYTHONPATH": code}
     command = [str(python), "-c", _JOB, endpoint_url, order_id]

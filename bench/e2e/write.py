@@ -1,8 +1,7 @@
-"""Write the same items into the same endpoint as boto3's batch writer does; goal: ≥ 25 × its items a CPU-second.
+"""Write the same items into the same endpoint as boto3's batch writer; goal: ≥ 25 × its items per CPU second.
 
-What is counted is the processor time of all threads of this process. The endpoint that is timed takes everything and
-does nothing, in another process: a real one is not on the client's machine. That rows arrive whole is checked before,
-on the fake.
+The CPU time of all threads of this process counts. The timed endpoint accepts everything and does nothing, in another
+process: a real one is not on the client's machine. Before, a check on the fake ensures that rows arrive completely.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _CHECKED_ROWS = 500
 
 
 def main() -> None:
-    """Append one row with the median of some rounds, the ways taking turns."""
+    """Append a row with the median of the rounds, the methods in turns."""
     arguments = record.parser("write")
     arguments.add_argument("--items", type=int, default=200_000)
     arguments.add_argument("--rounds", type=int, default=5)
@@ -47,7 +46,7 @@ def main() -> None:
         BOTO3: _batch_writer,
     }
     rows = _worded_rows(asked.items)
-    # The other way takes as long for so many fewer.
+    # The other method takes as long for this fraction of the items.
     share = dict.fromkeys(ways, rows) | {BOTO3: rows.slice(0, max(1, asked.items // 25))}
     rates: dict[str, list[float]] = {way: [] for way in ways}
     bytes_per_item: dict[str, float] = {}
@@ -85,7 +84,7 @@ def rows_of(count: int) -> pa.Table:
 
 
 def _worded_rows(count: int) -> pa.Table:
-    """Return the same rows with words in their texts, which compress as text does."""
+    """Return the same rows with words in their texts, which compress like text."""
     draw = random.Random(0)
     words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(3, 9))) for _ in range(2000)]
     texts = [" ".join(draw.choices(words, k=TEXT_BYTES // 4))[:TEXT_BYTES] for _ in range(1000)]
@@ -105,7 +104,7 @@ def _check(write: Callable[[pa.Table, str], None]) -> None:
 
 
 def _rate(rows: pa.Table, write: Callable[[pa.Table, str], None], endpoint: sink.Sink) -> tuple[float, float]:
-    """Return items a CPU-second, and bytes of request bodies an item."""
+    """Return items per CPU second, and bytes of request bodies per item."""
     rows_before, bytes_before = endpoint.rows, endpoint.body_bytes
     began = time.process_time()
     write(rows, endpoint.endpoint_url)

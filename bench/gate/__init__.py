@@ -1,1 +1,1 @@
-"""The gate: instructions that the pure kernels execute, by callgrind, against a stored baseline or another commit."""
+"""The gate: instructions of the pure kernels, counted by callgrind, compared with a baseline or another commit."""

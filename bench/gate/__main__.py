@@ -1,9 +1,9 @@
-"""Count the instructions of the pure kernels, and fail where they are more than a baseline's by over 1.5 %.
+"""Count the instructions of the pure kernels, and fail if they exceed those of a baseline by more than 1.5 %.
 
-The baseline is the newest row of ``results/gate.jsonl`` of the same Python, numba, LLVM, numpy and pyarrow: the
-kernels are compiled for processors with AVX2, and callgrind shows the same one everywhere, so that the machine's own
-does not matter. Where there is no such row, the commit that this tree branched off is counted here as well.
-``--baseline`` appends a row; ``--against REV`` compares with any commit.
+The baseline is the latest row of ``results/gate.jsonl`` with the same Python, numba, LLVM, numpy and pyarrow. The
+kernels are compiled for processors with AVX2, and callgrind simulates the same one everywhere, so that the machine does
+not matter. Without such a row, the commit where this tree branched off is also counted here. ``--baseline`` appends a
+row; ``--against REV`` compares with any commit.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 BASELINE = record.ROOT / "results" / "gate.jsonl"
 THRESHOLD = 0.015
 LEVEL = "v3"
-"""The highest level of x86-64 that callgrind can run."""
+"""The highest level of x86-64 that callgrind supports."""
 
 Counts = dict[str, int]
 
 
 def main(words: list[str] | None = None) -> int:
-    """Return 1 if a kernel takes more instructions than it may."""
+    """Return 1 if a kernel exceeds its limit of instructions."""
     asked = parser().parse_args(words)
     missing = callgrind.why_not()
     if missing:
@@ -82,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
 
 def count(folder: Path) -> Counts:
     """Compile the kernels of the tree in a folder, and return the instructions of each."""
-    # Nothing of the caller's environment changes a count.
+    # The caller's environment must not change a count.
     library = folder / "build" / "kernel" / "_loops_gate.so"
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -90,7 +90,7 @@ def count(folder: Path) -> Counts:
         "PYTHONPATH": os.pathsep.join(map(str, dict.fromkeys([folder, record.ROOT]))),
         "PYTHONHASHSEED": "0",
     }
-    # Python finds a module in the current folder first.
+    # Python first looks for a module in the current folder.
     build = [sys.executable, "-m", "ddbio.items.kernel.compiler", "--level", LEVEL, "--if-changed", "--output", library]
     subprocess.run(build, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     environment["DDBIO_KERNEL"] = str(library)
@@ -100,7 +100,7 @@ def count(folder: Path) -> Counts:
 
 
 def base(against: str | None) -> tuple[str, Counts]:
-    """Return what is compared with, and its counts; none if there is nothing."""
+    """Return the base of the comparison, and its counts; none if there is nothing."""
     if against is None:
         row = newest_baseline(versions())
         if row is not None:
@@ -114,20 +114,20 @@ def base(against: str | None) -> tuple[str, Counts]:
 
 
 def newest_baseline(wanted: Mapping[str, str], path: Path = BASELINE) -> dict[str, Any] | None:
-    """Return the last row that was compiled with the wanted versions."""
+    """Return the last row that was compiled with the current versions."""
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     return next((row for row in map(json.loads, reversed(lines)) if row["compiled_with"] == wanted), None)
 
 
 def versions() -> dict[str, str]:
-    """Return what the counts depend on besides the tree."""
+    """Return the versions on which the counts depend, in addition to the tree."""
     libraries = ("llvmlite", "numba", "numpy", "pyarrow")
     found_versions = {"python": platform.python_version(), **{name: version(name) for name in libraries}}
     return {**found_versions, "libc": " ".join(platform.libc_ver()), "valgrind": callgrind.version()}
 
 
 def branch_point() -> str | None:
-    """Return the commit where this tree left the main branch, or the last one but one; None if neither is there."""
+    """Return the commit where this tree left the main branch, or the last but one; None if neither exists."""
     head = git("rev-parse", "HEAD")
     for words in (["merge-base", "HEAD", "origin/HEAD"], ["merge-base", "HEAD", "main"], ["rev-parse", "HEAD~1"]):
         commit = git(*words)
@@ -137,12 +137,12 @@ def branch_point() -> str | None:
 
 
 def exceeding(counts: Counts, before: Counts) -> list[str]:
-    """Return the kernels that take more instructions than the threshold allows; new ones have nothing to exceed."""
+    """Return the kernels that exceed the threshold of instructions. New ones have no threshold."""
     return [name for name in counts if name in before and counts[name] > before[name] * (1 + THRESHOLD)]
 
 
 def table(counts: Counts, before: Counts, named: str) -> Iterator[str]:
-    """Yield the lines that show the counts beside what they are compared with."""
+    """Yield the lines of the counts and their comparison."""
     yield f"{'instructions':24}{'this tree':>14}{'before':>14}{'change':>10}   before: {named}"
     for name, number in counts.items():
         old = before.get(name)
@@ -160,7 +160,7 @@ def variation(runs: list[Counts]) -> float:
 
 @contextlib.contextmanager
 def checked_out(rev: str) -> Iterator[Path]:
-    """Have the package of a commit in a folder for a while; the gate's own code stays that of this tree."""
+    """Check out the package of a commit in a folder while the context is open. The gate's code is that of this tree."""
     with tempfile.TemporaryDirectory() as folder:
         files = subprocess.run(
             ["git", "archive", rev, "ddbio"], cwd=record.ROOT, capture_output=True, check=True
@@ -170,13 +170,13 @@ def checked_out(rev: str) -> Iterator[Path]:
 
 
 def git(*words: str) -> str:
-    """Return what git says, empty where it fails."""
+    """Return the output of git, empty if it fails."""
     done = subprocess.run(["git", *words], cwd=record.ROOT, capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def say(text: str) -> None:
-    """Tell the user, apart from what the gate answers."""
+    """Report to the user, separate from the gate's output."""
     sys.stderr.write(f"gate: {text}\n")
 
 

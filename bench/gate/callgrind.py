@@ -1,4 +1,4 @@
-"""Count the instructions of calls below valgrind's callgrind, switched on and off from within the process.
+"""Instruction counts of calls with valgrind's callgrind, which is switched on and off from within the process.
 
 Client requests are a sequence of instructions that does nothing on a processor and that valgrind recognises:
 https://valgrind.org/docs/manual/manual-core-adv.html#manual-core-adv.clientreq. It is called here as machine code, so
@@ -33,7 +33,7 @@ _TOTAL = re.compile(r"^(?:totals|summary): (\d+)$", re.MULTILINE)
 
 
 class Counter:
-    """Count calls, each by itself; without callgrind they are only called."""
+    """Counter of separate calls. Without callgrind they are only called."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
@@ -42,7 +42,7 @@ class Counter:
         self._ask = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)(address)
 
     def count(self, calls: Mapping[str, Callable[[], Any]]) -> None:
-        """Make each call once, and have its instructions written under its name."""
+        """Make each call once, and write its instructions under its name."""
         self._request(_START)
         for name, call in calls.items():
             self._request(_ZERO)
@@ -58,7 +58,7 @@ class Counter:
 
 
 def why_not() -> str:
-    """Return why instructions cannot be counted here; empty if they can."""
+    """Return the reason why instructions cannot be counted here; empty if they can."""
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return f"instructions are counted on Linux on x86-64, not on {platform.system()} on {platform.machine()}"
     if shutil.which("valgrind") is None:
@@ -67,7 +67,7 @@ def why_not() -> str:
 
 
 def version() -> str:
-    """Return valgrind's own version."""
+    """Return valgrind's version."""
     return subprocess.run(["valgrind", "--version"], capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -77,7 +77,7 @@ def instructions(command: Sequence[str], environment: Mapping[str, str], folder:
     Raises
     ------
     RuntimeError
-        The command failed; the message has what it said.
+        If the command failed; the message has its output.
     """
     with tempfile.TemporaryDirectory() as out:
         words = ["--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={out}/{_OUT}", "--quiet"]

@@ -1,6 +1,7 @@
-"""Call each pure kernel on the same small body of orders, once warm and then counted; run below callgrind by the gate.
+"""Calls of each pure kernel on the same small body of orders, once warm and then counted. The gate runs it in
+callgrind.
 
-``python -m bench.gate.kernels`` only calls them, which compiles what they need.
+``python -m bench.gate.kernels`` only calls them, which compiles them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ITEMS = 500
-"""Some 340 KB: enough that what a call costs once is little of it, few enough that callgrind is done in seconds."""
+"""About 340 KB: enough that one-time costs are negligible, and few enough that callgrind takes only seconds."""
 
 NAMES = (
     "decode",
@@ -43,7 +44,7 @@ NAMES = (
 
 
 def kernels(items: int = ITEMS) -> dict[str, Callable[[], Any]]:
-    """Return each kernel's call, their results checked against each other."""
+    """Return each kernel's call, with results checked against each other."""
     lines = orders.lines("mixed", items)
     body = _joined(b"%b\n", lines)
     tailed = _joined(b"%b\n", orders.lines("tailed", items))
@@ -72,7 +73,7 @@ def kernels(items: int = ITEMS) -> dict[str, Callable[[], Any]]:
 
 
 def check(body: bytes, schema: pa.Schema, calls: dict[str, Callable[[], Any]]) -> None:
-    """Refuse to count kernels that do not agree about the items."""
+    """Raise unless the kernels agree about the items."""
     rows = Decoder(schema, nulls="keep").decode(body, "items")
     walked = JsonDigest()
     walked.add(body, "items")

@@ -1,1 +1,1 @@
-"""Make typed columns of what ``pyarrow.json`` parses under an explicit tagged schema: the floor of decoding."""
+"""Typed columns from the output of ``pyarrow.json`` with an explicit tagged schema: the floor of decoding."""

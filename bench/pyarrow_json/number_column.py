@@ -1,7 +1,7 @@
-"""Cast a column of number texts to numbers, vectorised and exactly.
+"""Vectorised and exact cast of a column of number texts.
 
-Raises for every form on which Arrow's own casts are lenient or wrong: hexadecimal, exponents, and more digits than a
-decimal holds, which wrap around silently. The plain reference then decides.
+It raises for every notation in which Arrow's casts are lenient or wrong: hexadecimal, exponents, and more digits than a
+decimal has, which wrap around silently. Then the reference decides.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def cast_numbers(texts: pa.StringArray, arrow_type: pa.DataType) -> pa.Array[Any
     Raises
     ------
     DecodeError, pyarrow.ArrowException
-        Some text has another spelling than plain decimal, or does not fit the type.
+        If a text has another notation than plain decimal, or does not fit the type.
     """
     longest = int(np.diff(text_offsets(texts)).max(initial=0))
     if is_text(arrow_type):
@@ -48,7 +48,7 @@ def _canonical_texts(texts: pa.StringArray, longest: int) -> pa.StringArray:
 
 
 def _decimals(texts: pa.StringArray, arrow_type: Any, longest: int) -> pa.Array[Any]:
-    # Arrow scales up before it checks the precision: with room for both, nothing can wrap around.
+    # Arrow scales up before it checks the precision: with digits for both, nothing can wrap around.
     if longest + arrow_type.scale <= MAX_DIGITS:
         return texts.cast(arrow_type)
     roomy = pa.decimal256(2 * MAX_DIGITS, arrow_type.scale)

@@ -1,6 +1,6 @@
-"""Name the Arrow type that ``pyarrow.json`` parses an item into, tags and all, and take the tags off column-wise.
+"""Arrow types of tagged items for ``pyarrow.json``, and the column-wise removal of the tags.
 
-Raises for everything that the plain reference would read in another way.
+It raises for everything that the reference would read differently.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from ddbio.items.schema.arrow import SETS, tag_of_field
 
 
 def tagged_type(field: pa.Field[Any], path: str, null_paths: frozenset[str] | None) -> pa.DataType | None:
-    """Return ``struct<tag, NULL>`` for a normalised field, or None where no fixed Arrow type parses its JSON.
+    """Return ``struct<tag, NULL>`` for a normalised field, or None if no fixed Arrow type parses its JSON.
 
     Parameters
     ----------
     field
         The column, member or element.
     path
-        What it is called in ``null_paths``.
+        Its path in ``null_paths``.
     null_paths
-        Where a NULL is to be expected, None for everywhere: each place costs parsing time.
+        Paths at which NULL is expected, None for everywhere: each path costs parsing time.
     """
     tag = tag_of_field(field)
     null_member = [pa.field("NULL", pa.bool_())]
@@ -55,7 +55,7 @@ def _content_type(tag: str, arrow_type: Any, path: str, null_paths: frozenset[st
 
 
 def tagged_struct(fields: list[pa.Field[Any]], path: str, null_paths: frozenset[str] | None) -> pa.StructType | None:
-    """Return the struct of the fields' tagged types, or None where there is none."""
+    """Return the struct of the fields' tagged types, or None if there is none."""
     types = [tagged_type(field, f"{path}.{field.name}", null_paths) for field in fields]
     if not types or None in types:
         return None
@@ -68,12 +68,12 @@ def members_of(arrow_type: Any) -> list[pa.Field[Any]]:
 
 
 def null_flags(tagged: pa.StructArray) -> pa.BooleanArray | None:
-    """Return where the value is NULL, or None if nowhere.
+    """Return the mask of NULL values, or None if there are none.
 
     Raises
     ------
     DecodeError
-        Some present value has no type, two, or a NULL that is not true.
+        If a present value has no type, two, or a NULL that is not true.
     """
     index = tagged.type.get_field_index("NULL")
     typed: Any = tagged.field(0) if index != 0 else pa.nulls(len(tagged))
@@ -95,7 +95,7 @@ def untag(tagged: pa.StructArray, field: pa.Field[Any], *, keep_nulls: bool) -> 
     Raises
     ------
     DecodeError, pyarrow.ArrowException
-        Some value is to be read by the plain reference; with ``keep_nulls`` so is a NULL inside a map.
+        If a value must be read by the reference; with ``keep_nulls`` also a NULL inside a map.
     """
     null_flags(tagged)
     tag = tag_of_field(field)

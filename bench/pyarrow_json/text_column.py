@@ -1,4 +1,4 @@
-"""See a string column's buffers as numpy arrays, without a copy."""
+"""Buffers of a string column as numpy arrays, without a copy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def text_offsets(texts: pa.StringArray) -> npt.NDArray[np.int32]:
-    """Return the ``len(texts) + 1`` places where the texts begin and end in the column's data."""
+    """Return the ``len(texts) + 1`` offsets of the texts in the column's data."""
     buffer: Any = texts.buffers()[1]
     if buffer is None or not len(texts):
         return np.zeros(1, dtype=np.int32)
@@ -20,7 +20,7 @@ def text_offsets(texts: pa.StringArray) -> npt.NDArray[np.int32]:
 
 
 def text_bytes(texts: pa.StringArray) -> npt.NDArray[np.uint8]:
-    """Return the bytes of all texts, one after the other."""
+    """Return the concatenated bytes of all texts."""
     offsets = text_offsets(texts)
     data: Any = texts.buffers()[2]
     if data is None:

@@ -1,4 +1,4 @@
-"""Run the EMR DynamoDB connector in a JVM of its own, built by Maven and javac into the user's cache."""
+"""The EMR DynamoDB connector in a separate JVM, built by Maven and javac into the user's cache."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _OPENED = (
     "java.util.concurrent", "java.util.concurrent.atomic", "sun.nio.ch", "sun.nio.cs", "sun.security.action",
     "sun.util.calendar",
 )  # fmt: skip
-# More than it ever needs, and the collector that takes least of the processor.
+# More memory than it ever needs, and the collector with the least CPU time.
 _JVM = ("-Xmx4g", "-XX:+UseParallelGC")
 
 
 class MissingConnectorError(Exception):
-    """Say what is missing to run the connector."""
+    """A dependency of the connector is missing."""
 
 
 class Connector:
-    """Keep one JVM with the connector and a local Spark; each job returns the CPU seconds that it took there."""
+    """JVM with the connector and a local Spark. Each job returns its CPU seconds in the JVM."""
 
     def __init__(self, endpoint_url: str, cores: int) -> None:
         class_path = os.pathsep.join(_build())
@@ -42,15 +42,15 @@ class Connector:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def scan(self, table: str, folder: Path, segments: int, spark_schema: str) -> float:
-        """Write a table to Parquet files under the schema."""
+        """Write a table to Parquet files with the schema."""
         return self._run("scan", table, str(folder), str(segments), spark_schema)
 
     def load(self, table: str, folder: Path) -> float:
-        """Write the rows of Parquet files into a table; sets become lists, as Spark has no sets."""
+        """Write the rows of Parquet files into a table. Sets become lists, because Spark has no sets."""
         return self._run("load", table, str(folder))
 
     def write(self, table: str, count: int, text_bytes: int) -> float:
-        """Write so many of the items of ``bench.e2e.write`` into a table."""
+        """Write ``count`` of the items of ``bench.e2e.write`` into a table."""
         return self._run("write", table, str(count), str(text_bytes))
 
     def __enter__(self) -> Self:
@@ -78,22 +78,22 @@ class Connector:
 
 
 def is_downloaded() -> bool:
-    """Return whether the connector and what it needs are in the cache; download nothing."""
+    """Return whether the connector and its dependencies are in the cache. Download nothing."""
     return (_cache() / "jars.complete").exists()
 
 
 def _build() -> list[str]:
-    """Return the class path; what it lacks is downloaded and compiled.
+    """Return the class path. Missing parts are downloaded and compiled.
 
     Raises
     ------
     MissingConnectorError
-        If Java, its compiler, Maven or PySpark is not there, or Maven cannot download.
+        If Java, its compiler, Maven or PySpark is missing, or Maven cannot download.
     """
     spark = _spark_jars()
     if not is_downloaded():
         _download()
-    # Spark's own versions of what both need come first.
+    # Spark's versions of shared dependencies come first.
     path = [f"{spark}/*", f"{_cache() / 'jars'}/*"]
     source = HERE / "Driver.java"
     classes = _cache() / f"classes-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
