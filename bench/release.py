@@ -154,7 +154,7 @@ def main(words: list[str] | None = None) -> int:
         made.error("the tree has changes, of which no row is kept: commit them")
     failed = run(steps, asked.minutes)
     report.main([])
-    say("commit results/ and what was renewed of it; the commit that the rows name must stay as it is")
+    report_progress("commit results/ and what was renewed of it; the commit that the rows name must stay as it is")
     return len(failed)
 
 
@@ -172,14 +172,16 @@ def run(steps: tuple[Step, ...], minutes: float | None, started: Callable[[], fl
     for step in steps:
         spent = (started() - began) / 60
         if is_done(step):
-            say(f"{step.name}: has a row of this commit")
+            report_progress(f"{step.name}: has a row of this commit")
         elif minutes is not None and spent + step.minutes > minutes:
-            say(f"{step.name}: left for the next run, it takes some {step.minutes:g} of {minutes - spent:.1f} minutes")
+            report_progress(
+                f"{step.name}: left for the next run, it takes some {step.minutes:g} of {minutes - spent:.1f} minutes"
+            )
         else:
             code = subprocess.run(step.command, cwd=record.ROOT, stdout=subprocess.DEVNULL, check=False).returncode
             took = (started() - began) / 60 - spent
             outcome = f"failed with {code}" if code else "done"
-            say(f"{step.name}: {outcome} after {took:.1f} minutes, some {step.minutes:g} were planned")
+            report_progress(f"{step.name}: {outcome} after {took:.1f} minutes, some {step.minutes:g} were planned")
             failed += [step.name] if code else []
     return failed
 
@@ -191,7 +193,7 @@ def run_quickly(steps: tuple[Step, ...]) -> list[str]:
         failed = [step.name for step, works in zip(steps, pool.map(works_quickly, steps), strict=True) if not works]
     minutes, used = (time.monotonic() - began) / 60, (cpu_seconds() - used) / 60
     took = f"{minutes:.1f} minutes, {used:.1f} of processors"
-    say(f"{len(steps)} steps after {took}, of {QUICK_MINUTES} on two idle cores; {len(failed)} failed")
+    report_progress(f"{len(steps)} steps after {took}, of {QUICK_MINUTES} on two idle cores; {len(failed)} failed")
     return failed
 
 
@@ -202,7 +204,7 @@ def works_quickly(step: Step) -> bool:
         step.quick_command, cwd=record.ROOT, env=environment, capture_output=True, text=True, check=False
     )
     outcome = f"failed with {done.returncode}: {done.stderr[-2000:]}\n" if done.returncode else "done"
-    say(f"{step.name}: {outcome} after {time.monotonic() - began:.0f} s")
+    report_progress(f"{step.name}: {outcome} after {time.monotonic() - began:.0f} s")
     return not done.returncode
 
 
@@ -232,7 +234,7 @@ def line_of(step: Step) -> str:
     return f"{step.name:14} {state:>8}  python {' '.join(step.command[1:])}"
 
 
-def say(text: str) -> None:
+def report_progress(text: str) -> None:
     """Report the progress to the user."""
     sys.stderr.write(f"rows: {text}\n")
 

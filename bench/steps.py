@@ -120,8 +120,8 @@ class Steps:
             "read Parquet": lambda: deque(self._read(), maxlen=0),
             "read few": self._read_few,
             "write Parquet": self._write,
-            "lay out": lambda: deque(self._laid_out(self._lines), maxlen=0),
-            "lay out few": self._lay_out_few,
+            "lay out": lambda: deque(self._batch_bodies(self._lines), maxlen=0),
+            "lay out few": self._write_single_bodies,
             "send batches": lambda: self._send("BatchWriteItem", self._batches, _IN_FLIGHT),
             "send singles": lambda: self._send("UpdateItem", self._singles, _SINGLES_IN_FLIGHT),
         }
@@ -208,17 +208,17 @@ class Steps:
 
     @cached_property
     def _batches(self) -> list[bytes]:
-        return list(self._laid_out(self._lines))
+        return list(self._batch_bodies(self._lines))
 
     @staticmethod
-    def _laid_out(items: list[bytes]) -> Iterator[bytes]:
+    def _batch_bodies(items: list[bytes]) -> Iterator[bytes]:
         """Yield the bodies of batches of puts."""
         opening = b'{"RequestItems":{"%b":[{"PutRequest":{"Item":' % TABLE.encode()
         for start in range(0, len(items), _PUTS_PER_REQUEST):
             puts = b'}},{"PutRequest":{"Item":'.join(items[start : start + _PUTS_PER_REQUEST])
             yield b"".join((opening, puts, b'}}]},"ReturnConsumedCapacity":"INDEXES"}'))
 
-    def _lay_out_few(self) -> None:
+    def _write_single_bodies(self) -> None:
         """Write a separate update body for each item text, with the common parts of all updates."""
         opening = b'{"TableName":"%b","ReturnConsumedCapacity":"INDEXES","Key":' % TABLE.encode()
         deque((b"".join((opening, text, b"}")) for text in self._lines[: self._few]), maxlen=0)

@@ -171,7 +171,7 @@ def _lag(fake: FakeDynamoDB, source: str, folder: str, asked: Any) -> float:
         time.sleep(asked.seconds + _SETTLED_SECONDS)
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
-    seen = [change for path in Path(folder).glob("year=*/**/*.parquet") for change in _seen_of(path)]
+    seen = [change for path in Path(folder).glob("year=*/**/*.parquet") for change in _captured_in(path)]
     assert len({number for number, _ in seen}) == len(seen) == count
     return sorted(at - changes.visible_at(number) for number, at in seen)[count * 99 // 100]
 
@@ -182,7 +182,7 @@ def _numbered(lines: list[bytes]) -> list[bytes]:
     return [b'{"%s":{"N":"%d"},%s' % (name, number, line[1:]) for number, line in enumerate(lines)]
 
 
-def _seen_of(path: Path) -> Iterator[tuple[int, float]]:
+def _captured_in(path: Path) -> Iterator[tuple[int, float]]:
     """Yield the number of each change of a file, and the time of the file's rename."""
     at = path.stat().st_ctime
     for number in pq.read_table(path, columns=[paced.NUMBER], partitioning=None).column(0).to_pylist():

@@ -124,10 +124,10 @@ def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[Resources]]:
         store.create_bucket(Bucket=_BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
         glue = boto3.client("glue", endpoint_url=moto.endpoint_url, region_name=REGION)
         glue.create_database(DatabaseInput={"Name": _DATABASE})
-        yield [_laid_down(home / str(count), count, store, moto.endpoint_url) for count in counts]
+        yield [_prepared_resources(home / str(count), count, store, moto.endpoint_url) for count in counts]
 
 
-def _laid_down(home: Path, count: int, store: Any, s3_url: str) -> Resources:
+def _prepared_resources(home: Path, count: int, store: Any, s3_url: str) -> Resources:
     staging, curated, stored = home / "staging", home / "curated", max(count // FEWER_ON_S3, 2)
     for number in range(count + 1):
         path = staging / _name(number)

@@ -35,7 +35,7 @@ def main() -> None:
 
 def measure(home: Path, count: int, rounds: int) -> dict[str, Any]:
     """Return the seconds of the report and of the footers alone."""
-    paths = lay_down(home, count)
+    paths = write_files(home, count)
     check(home, paths)
     ways: dict[str, Callable[[], object]] = {
         LAYOUT: lambda: ddbio.layout(home),
@@ -49,7 +49,7 @@ def measure(home: Path, count: int, rounds: int) -> dict[str, Any]:
     }
 
 
-def lay_down(home: Path, count: int) -> list[Path]:
+def write_files(home: Path, count: int) -> list[Path]:
     """Write ``count`` small files into partitions."""
     rows = pa.Table.from_batches([ddbio.from_dynamodb_json(data.export_lines("orders", ROWS))])
     paths = [home / f"day={number % PARTITIONS}" / f"rows-{number:05}.parquet" for number in range(count)]

@@ -300,7 +300,9 @@ def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[LogResources]]
                 client.update_continuous_backups(**table, PointInTimeRecoverySpecification=_RECOVERY)
             _let_expire(home / str(count), count, fake, client)
         fake.pass_time(_PASSED_SECONDS)
-        all_resources = [_laid_down(home / str(count), count, fake, client, taker.endpoint_url) for count in counts]
+        all_resources = [
+            _prepared_resources(home / str(count), count, fake, client, taker.endpoint_url) for count in counts
+        ]
         for resources in all_resources:
             check(resources)
         yield all_resources
@@ -318,7 +320,7 @@ def _let_expire(home: Path, count: int, fake: FakeDynamoDB, client: Any) -> None
     ddbio.archive(home / "gone", home / "archive", ttl=TTL)
 
 
-def _laid_down(home: Path, count: int, fake: FakeDynamoDB, client: Any, write_url: str) -> LogResources:
+def _prepared_resources(home: Path, count: int, fake: FakeDynamoDB, client: Any, write_url: str) -> LogResources:
     lines = _expiring(orders.lines("mixed", count))
     at: Any = {"endpoint_url": fake.endpoint_url, "region": REGION}
     table, kept = f"table-{count}", f"kept-{count}"

@@ -106,7 +106,7 @@ def main(words: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder, closing(Shared(Path(folder), items)) as shared:
         for number, case in enumerate(cases, 1):
             if case in finished:
-                say(f"{number} of {len(cases)}: {case.named}: has a row of this commit")
+                report_progress(f"{number} of {len(cases)}: {case.named}: has a row of this commit")
                 continue
             began = time.perf_counter()
             # Three tables of the full size do not fit into every machine.
@@ -118,7 +118,9 @@ def main(words: list[str] | None = None) -> int:
                 parameters = argparse.Namespace(dry_run=asked.dry_run, items=items, **asdict(case))
                 record.append("matrix", parameters, figures)
             outcome = "failed" if figures is None else f"{figures['rows_per_second']:,} rows/s"
-            say(f"{number} of {len(cases)}: {case.named}: {outcome} after {time.perf_counter() - began:.0f} s")
+            report_progress(
+                f"{number} of {len(cases)}: {case.named}: {outcome} after {time.perf_counter() - began:.0f} s"
+            )
     return failed
 
 
@@ -189,7 +191,7 @@ def run_apart(case: Case, items: int, inputs: Inputs, flags: Sequence[str] = ())
         )
         figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     except (subprocess.SubprocessError, IndexError, json.JSONDecodeError) as error:
-        say(f"{error}\n{str(getattr(error, 'stderr', ''))[-2000:]}")
+        report_progress(f"{error}\n{str(getattr(error, 'stderr', ''))[-2000:]}")
         return None
     return figures
 
@@ -218,7 +220,7 @@ def measure(
         figures["peak_mebibytes"] = processes.peaks(servers)
         if with_peers:
             found_peers = peers.of(case.verb, source, session, connector)
-            figures["peers"] = beside(case, source, found_peers, clock, rounds)
+            figures["peers"] = measure_peers(case, source, found_peers, clock, rounds)
         if session is not None:
             session.stop()
     serving.stop()
@@ -230,7 +232,7 @@ def inputs_of(inputs: Inputs) -> dict[str, Any]:
     return {"endpoint_url": inputs.endpoint_url, "export": None if inputs.export is None else Path(inputs.export)}
 
 
-def beside(
+def measure_peers(
     case: Case, source: jobs.Source, found_peers: dict[str, peers.Peer | str], clock: processes.TreeClock, rounds: int
 ) -> dict[str, Any]:
     """Return the figures of the peers in turns with ddbio, and the ratio of ddbio's rows per CPU second to theirs.
@@ -330,14 +332,14 @@ class Taken:
 
 def timed(case: Case, source: jobs.Source, clock: processes.TreeClock, servers: list[int]) -> Taken:
     """Run a job once."""
-    cpu, beside, began = clock(), processes.cpu_seconds(servers), time.perf_counter()
+    cpu, server_seconds, began = clock(), processes.cpu_seconds(servers), time.perf_counter()
     jobs.JOBS[case.verb](source)
-    return Taken(time.perf_counter() - began, clock() - cpu, processes.cpu_seconds(servers) - beside)
+    return Taken(time.perf_counter() - began, clock() - cpu, processes.cpu_seconds(servers) - server_seconds)
 
 
 def figures_of(done: jobs.Done, taken: list[Taken]) -> dict[str, Any]:
     """Return the figures of a row."""
-    seconds, cpu_seconds, beside = (
+    seconds, cpu_seconds, server_seconds = (
         statistics.median(getattr(run, name) for run in taken) for name in Taken.__dataclass_fields__
     )
     size_bytes = sum(done.file_bytes)
@@ -348,9 +350,9 @@ def figures_of(done: jobs.Done, taken: list[Taken]) -> dict[str, Any]:
         "megabytes_per_second": round(size_bytes / 1e6 / seconds, 2),
         "cpu_seconds": round(cpu_seconds, 3),
         "cpu_seconds_per_gigabyte": round(cpu_seconds / size_bytes * 1e9, 1),
-        "server_cpu_seconds": round(beside, 3),
+        "server_cpu_seconds": round(server_seconds, 3),
         "busy_cores": round(cpu_seconds / seconds, 2),
-        "busy_cores_with_server": round((cpu_seconds + beside) / seconds, 2),
+        "busy_cores_with_server": round((cpu_seconds + server_seconds) / seconds, 2),
         "units_asked_per_second": None,
         "read_units": done.read_units,
         "write_units": done.write_units,
@@ -381,7 +383,7 @@ def done_before(items: int) -> set[Case]:
     }
 
 
-def say(text: str) -> None:
+def report_progress(text: str) -> None:
     """Report the progress to the user."""
     sys.stderr.write(f"matrix: {text}\n")
 

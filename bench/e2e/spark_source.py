@@ -62,11 +62,11 @@ def measure(url: str, count: int, folder: Path, clock: processes.TreeClock, aske
     try:
         ddbio.register(session)
         frames = {DDBIO: read_table(session, url)}
-        frames[BARE] = read_files(session, lay_down(url, frames[DDBIO], folder), frames[DDBIO])
+        frames[BARE] = read_files(session, write_batches(url, frames[DDBIO], folder), frames[DDBIO])
         # The batches are the same; the JVM discards the timed ones.
         assert [frame.count() for frame in frames.values()] == [count, count]
         assert frames[DDBIO].exceptAll(frames[BARE]).isEmpty()
-        ways: dict[str, Any] = {name: functools.partial(throw_away, frame) for name, frame in frames.items()}
+        ways: dict[str, Any] = {name: functools.partial(read_and_discard, frame) for name, frame in frames.items()}
         ways |= {name: steps.ways[name] for name in STEPS}
         pairs.interleave(ways, asked.warm_ups)
         seconds = pairs.interleave(ways, asked.rounds, clock=clock, collecting=True)
@@ -88,12 +88,12 @@ def read_table(session: SparkSession, url: str) -> DataFrame:
     return reader.option("segments", SEGMENTS).option("tasks", TASKS).option("schema", columns).load()
 
 
-def throw_away(frame: DataFrame) -> None:
+def read_and_discard(frame: DataFrame) -> None:
     """Let Spark read all columns of all rows, without writing them."""
     frame.write.format("noop").mode("overwrite").save()
 
 
-def lay_down(url: str, frame: DataFrame, folder: Path) -> list[str]:
+def write_batches(url: str, frame: DataFrame, folder: Path) -> list[str]:
     """Write the batches of ddbio's source into files of Arrow IPC, one per task."""
     from ddbio.spark.reading import fit_batch, slice_batch  # noqa: PLC0415
     from ddbio.spark.types import to_arrow_schema  # noqa: PLC0415

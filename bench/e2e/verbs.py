@@ -264,7 +264,7 @@ def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[Resources]]:
         resources = {}
         for count in dict.fromkeys(counts):
             fake.load(f"orders-{count}", orders.lines("mixed", count), orders.KEY)
-            resources[count] = _laid_down(home, count, fake.endpoint_url, taker.endpoint_url)
+            resources[count] = _prepared_resources(home, count, fake.endpoint_url, taker.endpoint_url)
         before = taker.rows
         least = min(counts)
         processes.run(command_of(_load(resources[least].lines, resources[least], home, 0)))
@@ -272,7 +272,7 @@ def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[Resources]]:
         yield [resources[count] for count in counts]
 
 
-def _laid_down(home: Path, count: int, read_url: str, write_url: str) -> Resources:
+def _prepared_resources(home: Path, count: int, read_url: str, write_url: str) -> Resources:
     items = orders.items("mixed", count)
     lines = home / f"orders-{count}.jsonl"
     lines.write_bytes(b"\n".join(orders.lines("mixed", count)) + b"\n")

@@ -41,15 +41,15 @@ def main(words: list[str] | None = None) -> int:
     asked = parser().parse_args(words)
     missing = callgrind.why_not()
     if missing:
-        say(f"nothing is counted: {missing}")
+        report_progress(f"nothing is counted: {missing}")
         return 0
     if asked.baseline and record.is_dirty():
-        say("the tree has changes, of which no baseline is kept: commit them")
+        report_progress("the tree has changes, of which no baseline is kept: commit them")
         return 2
     runs = [count(record.ROOT) for _ in range(asked.repeat)]
     counts = {name: round(statistics.median(run[name] for run in runs)) for name in runs[0]}
     if asked.repeat > 1:
-        say(f"largest coefficient of variation of {asked.repeat} runs: {100 * variation(runs):.3f} %")
+        report_progress(f"largest coefficient of variation of {asked.repeat} runs: {100 * variation(runs):.3f} %")
     if asked.baseline:
         figures: dict[str, Any] = {"instructions": counts, "runs": asked.repeat}
         if asked.repeat > 1:
@@ -57,17 +57,17 @@ def main(words: list[str] | None = None) -> int:
         row = {"case": "gate", "figures": figures, "compiled_with": versions(), **record.provenance()}
         with BASELINE.open("a", encoding="utf-8") as rows:
             rows.write(json.dumps(row) + "\n")
-        say(f"stored in {BASELINE.relative_to(record.ROOT)}")
+        report_progress(f"stored in {BASELINE.relative_to(record.ROOT)}")
         return 0
     named, before = base(asked.against)
     if not before:
-        say(f"nothing to compare with: {named}")
+        report_progress(f"nothing to compare with: {named}")
     sys.stdout.write("\n".join(table(counts, before, named)) + "\n")
     slower = exceeding(counts, before)
     for name in slower:
-        say(f"{name} takes {100 * (counts[name] / before[name] - 1):.1f} % more instructions than {named}")
+        report_progress(f"{name} takes {100 * (counts[name] / before[name] - 1):.1f} % more instructions than {named}")
     if slower:
-        say("mend it, or say why it is worth that in a commit that renews the baseline: ./task bench gate --baseline")
+        report_progress("fix it, or give the reason in a commit that renews the baseline: ./task bench gate --baseline")
     return 1 if slower else 0
 
 
@@ -76,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="./task bench gate", description="Count the instructions of the pure kernels.")
     made.add_argument("--against", metavar="REV", help="compare with a commit, counted here, and not with the baseline")
     made.add_argument("--baseline", action="store_true", help="store the counts as a baseline, compare nothing")
-    made.add_argument("--repeat", type=int, default=1, metavar="N", help="count N times, and say how they vary")
+    made.add_argument("--repeat", type=int, default=1, metavar="N", help="count N times, and report their variation")
     return made
 
 
@@ -105,7 +105,7 @@ def base(against: str | None) -> tuple[str, Counts]:
         row = newest_baseline(versions())
         if row is not None:
             return f"the baseline of {row['commit'][:7]}", row["figures"]["instructions"]
-        say(f"no row of {BASELINE.relative_to(record.ROOT)} is of these versions: {versions()}")
+        report_progress(f"no row of {BASELINE.relative_to(record.ROOT)} is of these versions: {versions()}")
     rev = against or branch_point()
     if rev is None:
         return "this clone has no earlier commit", {}
@@ -175,7 +175,7 @@ def git(*words: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def say(text: str) -> None:
+def report_progress(text: str) -> None:
     """Report to the user, separate from the gate's output."""
     sys.stderr.write(f"gate: {text}\n")
 

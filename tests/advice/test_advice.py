@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ddbio.advice.advice import GIB, ROADS, Workload, advise, road
+from ddbio.advice.advice import GIB, METHOD_NAMES, Workload, advise, method_of
 from ddbio.jobs import prices
 from ddbio.jobs.prices import PriceBook
 
@@ -22,7 +22,7 @@ DAYS, MONTH_SECONDS = 730 / 24, 730 * 3600
 
 def lines(name: str, workload: Workload = DAILY) -> dict[str, float | None]:
     """Return the USD of each line of a method."""
-    method = road(name, workload, BOOK)
+    method = method_of(name, workload, BOOK)
     return {line.what: line.usd for line in method.lines}
 
 
@@ -38,7 +38,7 @@ def test_the_monthly_bill_of_exports():
     assert lines("full exports", replace(DAILY, recovery=True))["point-in-time recovery"] == 0
     changed = 100 * MONTH_SECONDS * 512 / GIB
     assert lines("incremental exports")["incremental exports"] == pytest.approx(changed * 0.10)
-    assert road("incremental exports", DAILY, BOOK).usd_once == pytest.approx(102.40)
+    assert method_of("incremental exports", DAILY, BOOK).usd_once == pytest.approx(102.40)
 
 
 def test_each_increment_costs_ten_megabytes_at_least():
@@ -59,13 +59,13 @@ def test_the_monthly_bill_of_kinesis():
 
 def test_the_monthly_bills_of_glue_and_emr_serverless():
     """Machines are billed by the second: DPU-hours of four processors, or processors with four GB each."""
-    glue, emr = road("Glue", DAILY, BOOK), road("EMR Serverless", DAILY, BOOK)
+    glue, emr = method_of("Glue", DAILY, BOOK), method_of("EMR Serverless", DAILY, BOOK)
     cores = 5 + 4  # 98 MB per second at 20 MiB per second and core, and a driver of four
     hours = glue.seconds / 3600 * DAYS
     assert {line.what: line.usd for line in glue.lines}["Glue"] == pytest.approx(hours * 3 * 0.44)
     bill = {line.what: line.usd for line in emr.lines}
     assert bill["EMR Serverless, processors"] == pytest.approx(hours * cores * 0.052624)
-    assert emr.seconds > road("scan", DAILY, BOOK).seconds
+    assert emr.seconds > method_of("scan", DAILY, BOOK).seconds
 
 
 def test_provisioned_reads_are_paid_already():
@@ -82,8 +82,8 @@ def test_provisioned_reads_are_paid_already():
 @pytest.mark.parametrize(
     ("freshness", "possible"),
     [
-        (86_400.0, set(ROADS)),
-        (3600.0, set(ROADS) - {"scan", "Glue", "EMR Serverless"}),
+        (86_400.0, set(METHOD_NAMES)),
+        (3600.0, set(METHOD_NAMES) - {"scan", "Glue", "EMR Serverless"}),
         (60.0, {"streams + Firehose", "Kinesis Data Streams"}),
         (1.0, set()),
     ],
@@ -94,7 +94,7 @@ def test_freshness_decides_what_is_possible(freshness, possible):
     assert {method.name for method in advice.roads if method.possible} == possible
     assert all(method.why_not for method in advice.roads if not method.possible)
     assert (advice.recommended is None) == (not possible)
-    assert {method.name for method in advice.roads} == set(ROADS)
+    assert {method.name for method in advice.roads} == set(METHOD_NAMES)
 
 
 def test_one_point_in_time_excludes_scans():
@@ -116,7 +116,7 @@ def test_both_methods_cost_the_same_at_a_break_even_point():
                 if point.by == "size_bytes"
                 else replace(DAILY, changes_per_second=value)
             )
-            usd = {name: road(name, varied, BOOK).usd for name in point.compared}
+            usd = {name: method_of(name, varied, BOOK).usd for name in point.compared}
             if factor == 1.0:
                 assert usd[point.below] == pytest.approx(usd[point.above], rel=0.01)
             else:
@@ -139,10 +139,10 @@ def test_incremental_exports_pay_until_all_has_changed():
 def test_zero_etl_is_priced_as_what_its_target_uses():
     """Each refresh is at least a minute of two DPUs. A price per GB of changes in a book has precedence."""
     workload = replace(DAILY, freshness_seconds=3600.0)
-    (line,) = [cost_line for cost_line in road("zero-ETL", workload, BOOK).lines if "compute" in cost_line.what]
+    (line,) = [cost_line for cost_line in method_of("zero-ETL", workload, BOOK).lines if "compute" in cost_line.what]
     assert line.usd == pytest.approx(730 * 2 / 60 * 0.44)
     own = replace(BOOK, prices={**BOOK.prices, "zero_etl": replace(BOOK.prices["export"], usd=0.5)})
-    (line,) = [cost_line for cost_line in road("zero-ETL", workload, own).lines if "compute" in cost_line.what]
+    (line,) = [cost_line for cost_line in method_of("zero-ETL", workload, own).lines if "compute" in cost_line.what]
     assert line.usd == pytest.approx(0.5 * workload.changed_gb)
 
 

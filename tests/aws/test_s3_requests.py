@@ -142,7 +142,7 @@ LOCKED = {
 DATA = {**EVERY, **LOCKED, "StorageClass": "STANDARD_IA"}
 
 
-def _said(request):
+def _object_members(request):
     """Return the members of a request about its object that do not differ between requests."""
     own = {"x-amz-date", "x-amz-content-sha256", "x-amz-trailer", "x-amz-decoded-content-length"}
     names = {name.lower() for name in request.headers.keys() if name.lower().startswith("x-amz-")} - own  # noqa: SIM118
@@ -163,7 +163,7 @@ def test_objects_are_written_with_the_options(moto, sent):
         operation(Bucket="lake", Key=key, **members)
         mine, theirs = requests[-1], wanted[-1]
         assert (mine.method, mine.url.partition("?")[0]) == (theirs.method, theirs.url.partition("?")[0])
-        assert _said(mine) == _said(theirs)
+        assert _object_members(mine) == _object_members(theirs)
 
     for path, members in {
         "part.parquet": DATA,
@@ -184,7 +184,7 @@ def test_objects_are_written_with_the_options(moto, sent):
     same(f"out/{PART}", direct.upload_part, **part, **every)
     assert staged.token["parts"][0]["ChecksumSHA256"] == b64encode(hashlib.sha256(b"rows").digest()).decode()
     store.complete(staged)
-    assert _said(requests[-1]) == {"x-amz-request-payer": "requester", "x-amz-expected-bucket-owner": OWNER}
+    assert _object_members(requests[-1]) == {"x-amz-request-payer": "requester", "x-amz-expected-bucket-owner": OWNER}
     assert b"<ChecksumSHA256>" in requests[-1].body
     head = direct.head_object(Bucket="lake", Key=f"out/{PART}")
     assert (head["StorageClass"], head["ServerSideEncryption"]) == ("STANDARD_IA", "aws:kms")
@@ -197,7 +197,7 @@ def test_objects_are_written_with_the_options(moto, sent):
     spilled = sent(replace(spec, members_of_keys=()))
     open_store("s3://lake/spill", options, is_temporary=True).put("rows", b"rows")
     direct.put_object(Bucket="lake", Key="spill/rows", Body=b"rows", **EVERY)
-    assert _said(spilled[-1]) == _said(wanted[-1])
+    assert _object_members(spilled[-1]) == _object_members(wanted[-1])
 
 
 @pytest.mark.parametrize("algorithm", sorted(CRC_POLYNOMIALS))

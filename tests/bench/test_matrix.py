@@ -146,7 +146,7 @@ def test_ratios_are_taken_in_turns_and_a_failure_is_told(tmp_path, monkeypatch):
         "absent": "Maven is not there",
     }
     monkeypatch.setitem(jobs.JOBS, "compact", lambda _: jobs.Done(10, [1]))
-    told = matrix.beside(Case("compact"), jobs.Source(tmp_path, 10), found, itertools.count(1.0).__next__, rounds=3)
+    told = matrix.measure_peers(Case("compact"), jobs.Source(tmp_path, 10), found, itertools.count(1.0).__next__, rounds=3)
     assert told["slow"]["times_as_fast"] == {"median": 10.0, "least": 10.0, "most": 10.0}
     assert told["slow"]["times_as_fast_by_the_clock"]["median"] > 0
     assert told["refusing"]["missing"] == "ValueError: sets are no columns"
