@@ -86,7 +86,7 @@ def locks_objects(name: str, when: str = "", sid: str = "Target") -> tuple[Row, 
 
 
 def keeps_state(name: str, when: str = "", sid: str = "State") -> tuple[Row, ...]:
-    """Return the permissions for a folder of leases and checkpoints."""
+    """Return the permissions for a folder of claims and checkpoints."""
     return (
         Row(f"ListThe{sid}", "s3:ListBucket", f"bucket:{name}", when),
         Row(f"WriteThe{sid}", "s3:GetObject s3:PutObject s3:DeleteObject", f"keys:{name}", when),
@@ -96,7 +96,7 @@ def keeps_state(name: str, when: str = "", sid: str = "State") -> tuple[Row, ...
 
 
 def keeps_log(name: str, when: str = "", sid: str = "Log") -> tuple[Row, ...]:
-    """Return the permissions to write a log of changes. Its files are kept; its leases are deleted."""
+    """Return the permissions to write a log of changes. Its files are kept; its claims are deleted."""
     return (*keeps_state(name, when, sid), *locks_objects(name, when, sid))
 
 

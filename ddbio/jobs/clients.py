@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ddbio.advice.options import MetricsConnectionOptions, PricesRefreshOptions
     from ddbio.options import CatalogConnectionOptions, ConnectionOptions
 
-# Patterns of data keys (without the metadata of lake tables) and of permanent objects (without leases and intents).
+# Patterns of data keys (without the metadata of lake tables) and of permanent objects (without claims and intents).
 _LAKE = r"_delta_log/|\.hoodie/|metadata/(?:[^/]+\.(?:metadata\.json|avro)$|version-hint\.text$)"
 _DATA = rf"(?!(?:.*/)?(?:{META}|{_LAKE}))"
 _KEPT = rf"(?!(?:.*/)?{META}(?!snapshots/|[^./]+\.json$))"

@@ -191,7 +191,7 @@ class Course:
 
     def _run(self, faults):
         engine, store = Engine(faults, self.rng), Store(self.world, faults)
-        # Long enough for the lease of a dead run to expire.
+        # Long enough for the claim of a dead run to count as dead.
         self.world.now += 1000
         try:
             with publishing(Target(store=store, mode=self.mode, command="c"), JOB) as publish:

@@ -76,7 +76,7 @@ def kinds(keys):
 
 
 def test_objects_of_scans_compactions_and_publications(s3, fake, options):
-    """Files of every format, manifests, leases, intents, snapshots, and the objects of compact, publish and vacuum."""
+    """Files of every format, manifests, claims, intents, snapshots, and the objects of compact, publish and vacuum."""
     client, _ = s3
     root = f"s3://{BUCKET}/tables"
     for name in ("parquet", "orc", "avro", "csv", "json"):
