@@ -1,4 +1,4 @@
-"""Leave the process of tests as benchmarks found it."""
+"""Restoration of the process of tests after benchmarks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from bench import serving
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_stays() -> Iterator[None]:
-    """Stop the servers of tables, and give the environment back, which benchmarks replace.
+    """Stop the servers of tables, and restore the environment, which benchmarks replace.
 
-    Benchmarks collect garbage again and again: they do not look through the objects of the whole test run.
+    Benchmarks collect garbage often, so the objects of the whole test run are frozen.
     """
-    found = dict(os.environ)
+    environment = dict(os.environ)
     gc.collect()
     gc.freeze()
     yield
     serving.stop()
     os.environ.clear()
-    os.environ.update(found)
+    os.environ.update(environment)

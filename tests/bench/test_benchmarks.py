@@ -1,4 +1,4 @@
-"""The check of every asv benchmark, and nightly every benchmark once, on little data.
+"""Checks of every asv benchmark, and nightly a run of every benchmark on little data.
 
 ``-m '' --benchmark-enable`` times the benchmarks by pytest-benchmark instead.
 """
@@ -31,29 +31,30 @@ SMOKE_SCALE = "0.002"
 
 def cases() -> Iterator[Any]:
     """Yield each benchmark of each class with each combination of its parameters."""
-    # What asv measures the memory of is what it times.
-    for each in discovery.benchmarks(("time_", "track_")):
-        words = (*each.words[:2], *map(str, each.parameters))
-        timer = getattr(each.subject, "timer", time.process_time)
+    # asv measures the memory of the benchmarks that it times.
+    for benchmark in discovery.benchmarks(("time_", "track_")):
+        words = (*benchmark.words[:2], *map(str, benchmark.parameters))
+        timer = getattr(benchmark.subject, "timer", time.process_time)
         timed = pytest.mark.benchmark(group=".".join(words), timer=timer)
-        yield pytest.param(each.subject, each.method, each.parameters, id=each.name, marks=timed)
+        yield pytest.param(benchmark.subject, benchmark.method, benchmark.parameters, id=benchmark.name, marks=timed)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _little_data(request) -> Iterator[None]:
-    """Keep smoke runs small."""
+    """Limit the size of smoke runs."""
     with pytest.MonkeyPatch.context() as patch:
         if not request.config.getoption("benchmark_enable"):
             patch.setenv("BENCH_SCALE", SMOKE_SCALE)
         yield
 
 
-def test_the_page_names_what_asv_finds():
-    """Every class that asv would run, an imported one too, is found in one module and named on the page."""
-    found = [
+def test_the_page_names_all_classes_of_asv():
+    """Every class that asv would run, also an imported one, is in one module and named on the page."""
+    names = [
         f"{module.__name__.removeprefix('bench.')}.{cls.__name__}"
         for module in map(
-            importlib.import_module, (each.name for each in pkgutil.walk_packages(bench.__path__, "bench."))
+            importlib.import_module,
+            (module_info.name for module_info in pkgutil.walk_packages(bench.__path__, "bench.")),
         )
         for _, cls in inspect.getmembers(module, inspect.isclass)
         if any(name.startswith(discovery.PREFIXES) for name, _ in inspect.getmembers(cls, callable))
@@ -61,12 +62,12 @@ def test_the_page_names_what_asv_finds():
     page = (Path(__file__).parents[2] / "docs/benchmarks.md").read_text("utf-8")
     (table,) = re.findall(r"## asv classes\n(.*?)\n\n[^|\n]", page, re.DOTALL)
     rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
-    assert sorted(found) == sorted(name for row in rows for name in re.findall(r"`(\w+\.\w+)`", row))
+    assert sorted(names) == sorted(name for row in rows for name in re.findall(r"`(\w+\.\w+)`", row))
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-def test_checks_accept_what_is_measured(cls):
-    """With each combination of parameters the class is set up, which runs its check."""
+def test_checks_accept_the_measured_data(cls):
+    """Setting up the class, with each combination of parameters, runs its check."""
     assert "check(" in inspect.getsource(cls.setup)
     for parameters in itertools.product(*getattr(cls, "params", ())):
         subject = cls()
@@ -79,7 +80,7 @@ def test_checks_accept_what_is_measured(cls):
 @pytest.mark.nightly
 @pytest.mark.parametrize(("cls", "name", "parameters"), list(cases()))
 def test_benchmark_runs(cls, name, parameters, request):
-    """Each benchmark runs once; what it tracks is a positive number with a unit."""
+    """Each benchmark runs once. A tracked value is a positive number with a unit."""
     subject = cls()
     subject.setup(*parameters)
     method = getattr(subject, name)
@@ -96,7 +97,7 @@ def test_benchmark_runs(cls, name, parameters, request):
 
 
 def test_the_clock_of_imports_can_be_calibrated():
-    """pytest-benchmark looks for the smallest step of a clock, so that of children's time goes on without a child."""
+    """pytest-benchmark measures the smallest step of a clock, so the children's clock must advance without a child."""
     clock = Import.timer
     first, tries = clock(), 0
     while clock() == first:
@@ -106,10 +107,10 @@ def test_the_clock_of_imports_can_be_calibrated():
 
 @pytest.mark.nightly
 def test_pytest_benchmark_times_what_asv_times():
-    """The way of timing that the page names works, also by a clock that counts the time of children."""
+    """Timing by pytest-benchmark, as the page describes it, works, also with a clock of the time of children."""
     words = ["--benchmark-enable", "--benchmark-min-rounds=1", "--benchmark-max-time=0", "-k", "Import and nothing"]
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words, __file__]
-    # A worker of xdist hands its name down, and pytest-benchmark times nothing in one.
+    # xdist passes the name of its worker on, and pytest-benchmark times nothing in a worker.
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
     done = subprocess.run(command, cwd=Path(__file__).parents[2], env=own, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Every verb and every public function is measured by a case that names it, or has a reason why not."""
+"""A case that names it measures every verb and every public function, or a reason is recorded."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def functions():
 
 
 def words_of(name):
-    """Return the words of a verb or a function, in no order."""
+    """Return the words of a verb or a function, unordered."""
     return frozenset(word.removesuffix("s") for word in re.split(r"[ _-]", name.removeprefix("ddbio.")))
 
 
 def case_of(name):
-    """Return the case that measures something."""
+    """Return the case that measures a verb or function."""
     return MEASURED[coverage.BY_ANOTHER.get(name, name)]
 
 
 def source_of(case):
-    """Return the text of a case, and of the modules of benchmarks that it calls."""
+    """Return the text of a case, and of the benchmark modules that it calls."""
     text = (record.ROOT / "bench/e2e" / f"{case}.py").read_text("utf-8")
     called = re.findall(r"^from bench import (.*)$", text, re.MULTILINE)
     paths = [record.ROOT / "bench" / f"{name}.py" for names in called for name in names.split(", ")]
@@ -42,21 +42,21 @@ def source_of(case):
 
 
 def test_everything_has_a_case_or_a_reason():
-    """Nothing is left out, nothing is told twice, and nothing is told of what is not there."""
+    """Nothing is missing, nothing is listed twice, and every listed name exists."""
     all_verbs, all_functions = set(COMMANDS), set(functions())
     plans = {name for name in all_verbs | all_functions if re.match(r"plan |ddbio\.plan_", name)}
-    told = [*MEASURED, *coverage.BY_ANOTHER, *UNMEASURED]
-    assert sorted(told) == sorted(set(told))
-    assert set(told) <= all_verbs | all_functions
+    names = [*MEASURED, *coverage.BY_ANOTHER, *UNMEASURED]
+    assert sorted(names) == sorted(set(names))
+    assert set(names) <= all_verbs | all_functions
     assert set(coverage.BY_ANOTHER.values()) <= MEASURED.keys()
-    assert sorted(all_verbs - plans - set(told)) == []
+    assert sorted(all_verbs - plans - set(names)) == []
     same = {words_of(verb) for verb in all_verbs}
-    assert sorted(name for name in all_functions - plans - set(told) if words_of(name) not in same) == []
+    assert sorted(name for name in all_functions - plans - set(names) if words_of(name) not in same) == []
 
 
 @pytest.mark.parametrize("name", sorted(MEASURED))
-def test_a_case_names_what_it_measures(name):
-    """The case is one of the page, and its code has the words of the verb, or calls the function."""
+def test_a_case_names_its_verb(name):
+    """The case is on the page, and its code has the words of the verb, or calls the function."""
     case = case_of(name)
     assert case in CASES
     source, words = source_of(case), name.rpartition(".")[2].split(" ")
@@ -68,7 +68,7 @@ def test_a_case_names_what_it_measures(name):
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
-def test_the_page_says_what_each_case_does(case):
-    """Its table of whole jobs has a line for it."""
+def test_the_page_describes_each_case(case):
+    """The page's table of whole jobs has a row for it."""
     page = (record.ROOT / "docs/benchmarks.md").read_text("utf-8")
     assert re.search(rf"^\| `{case}` \|", page, re.MULTILINE)

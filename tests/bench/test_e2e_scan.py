@@ -6,8 +6,8 @@ from bench import report, scanners, serving
 from bench.e2e import scan
 
 
-def test_scan_is_measured_beside_every_way():
-    """Each other way has a ratio, the inference a figure, and the report shows them."""
+def test_scan_is_compared_with_every_method():
+    """Each other method has a ratio, the inference a figure, and the report shows them."""
     table, fewer = serving.serve("orders", 40), serving.serve("orders", 20)
     figures = {"infer_cpu_seconds": scan.infer(table, rounds=1), **scan.measure(table, fewer, rounds=1)}
     serving.stop()

@@ -1,4 +1,4 @@
-"""The EMR connector as a peer, on very little data; where it was never downloaded, only what is said then."""
+"""The EMR connector as a peer, on very little data. If it was never downloaded, only the message is tested."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ needs_connector = pytest.mark.skipif(
 
 @needs_connector
 def test_connector_reads_and_writes_what_we_do(tmp_path):
-    """Its files of a table hold our rows, and its table of items ours."""
+    """Its files of a table contain our rows, and its table of items ours."""
     from ddbio.spark.types import to_spark_schema  # noqa: PLC0415 - where PySpark is not, the others still run
 
     lines, rows, schema = data.lines("orders", 200), rows_of(60), schema_of("orders")
@@ -45,14 +45,14 @@ def test_connector_reads_and_writes_what_we_do(tmp_path):
 
 
 @pytest.mark.parametrize("case", [emr_scan, emr_write])
-def test_what_is_missing_is_said(case, monkeypatch, tmp_path, capsys):
-    """Without Maven and the connector, a case ends well, keeps nothing, and says why."""
+def test_a_missing_connector_is_reported(case, monkeypatch, tmp_path, capsys):
+    """Without Maven and the connector, a case succeeds, leaves no files, and reports the reason."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("BENCH_SCALE", "0.0001")
     monkeypatch.setattr("sys.argv", ["case", "--dry-run"])
     assert case.main() == 0
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err == "skipped: mvn is not on PATH: the connector is built by Maven and a Java 17 compiler\n"
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "skipped: mvn is not on PATH: the connector is built by Maven and a Java 17 compiler\n"

@@ -1,4 +1,4 @@
-"""The matrix: which cases there are, which are run again, and what a row says of files."""
+"""The matrix: its cases, the cases to run again, and the figures of files in a row."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from bench.e2e.matrix import Case
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_servers_left():
-    """Stop what was served at the end."""
+    """Stop all servers at the end."""
     yield
     serving.stop()
 
 
 def test_quick_has_every_verb_format_cluster_and_latency():
-    """The part holds each value of each axis, and is a part of the whole."""
+    """The quick part has each value of each axis, and is a part of the matrix."""
     quick, full = set(matrix.chosen(full=False)), set(matrix.chosen(full=True))
     assert quick < full
     assert {case.verb for case in quick} == set(matrix.VERBS)
@@ -33,7 +33,7 @@ def test_quick_has_every_verb_format_cluster_and_latency():
 
 
 def test_any_master_is_a_cluster():
-    """A cluster that is named gets a case of each verb."""
+    """A named cluster gets a case of each verb."""
     named = {
         case.verb
         for case in matrix.chosen(full=False, masters=["spark://host:7077"])
@@ -53,7 +53,7 @@ def test_any_master_is_a_cluster():
     ],
 )
 def test_only_cases_that_exist_are_run(case, possible):
-    """Files answer at once, threads have no DataFrames, and CSV has no nested columns."""
+    """Files have no latency, threads have no DataFrames, and CSV has no nested columns."""
     assert case.is_possible is possible
 
 
@@ -68,12 +68,12 @@ def test_only_cases_that_exist_are_run(case, possible):
     ],
 )
 def test_each_core_has_a_task(cluster, tasks):
-    """Where a cluster's name says how many cores it has, a job has as many tasks."""
+    """If the name of a cluster has a number of cores, a job has as many tasks."""
     assert matrix.engine_of(cluster).get("tasks") == tasks
 
 
 def test_cases_of_this_commit_are_not_run_again(tmp_path, monkeypatch):
-    """A row counts if it is of this commit and of as many items."""
+    """A row counts if it has this commit and the same number of items."""
     commit = record.provenance()["commit"]
     parameters = {"items": 5, "verb": "scan", "file_format": "avro", "cluster": "threads", "latency_ms": 0}
     rows = [
@@ -87,42 +87,42 @@ def test_cases_of_this_commit_are_not_run_again(tmp_path, monkeypatch):
 
 
 def test_files_are_counted_by_powers_of_two():
-    """A file of exactly a power is below it."""
+    """A file of exactly a power of two is below it."""
     sizes = [1, 1024**2, 1024**2 + 1, 3 * 1024**2, 64 * 1024**2]
     assert matrix.histogram(sizes) == {"≤ 1 MiB": 2, "≤ 2 MiB": 1, "≤ 4 MiB": 1, "≤ 64 MiB": 1}
 
 
 def test_a_row_has_speed_cost_and_layout():
-    """Medians over the rounds; processor time for each gigabyte of files; how many files are small."""
+    """Medians over the rounds, processor time per gigabyte of files, and the share of small files."""
     done = jobs.Done(1000, [10**6, 10**6], read_units=5.0)
     taken = [matrix.Taken(seconds, 2 * seconds, 0.5) for seconds in (1.0, 2.0, 4.0)]
-    found = matrix.figures_of(done, taken)
-    assert (found["rows_per_second"], found["megabytes_per_second"]) == (500, 1.0)
-    assert (found["cpu_seconds_per_gigabyte"], found["busy_cores"], found["files"]) == (2000.0, 2.0, 2)
-    assert (found["read_units"], found["small_file_ratio"]) == (5.0, 1.0)
+    figures = matrix.figures_of(done, taken)
+    assert (figures["rows_per_second"], figures["megabytes_per_second"]) == (500, 1.0)
+    assert (figures["cpu_seconds_per_gigabyte"], figures["busy_cores"], figures["files"]) == (2000.0, 2.0, 2)
+    assert (figures["read_units"], figures["small_file_ratio"]) == (5.0, 1.0)
 
 
 def test_every_verb_has_peers_on_threads_and_on_spark():
-    """Of the part, each verb on threads and each on two cores of Spark stands beside other libraries."""
+    """In the quick part, each verb on threads and on two cores of Spark has other libraries as peers."""
     with_peers = [case for case in matrix.chosen(full=False) if case.has_peers]
     assert {case.verb for case in with_peers if case.cluster == "threads"} == set(matrix.VERBS) - {"frame"}
     assert {case.verb for case in with_peers if case.cluster == "local[2]"} == set(matrix.VERBS)
 
 
 def test_a_load_moves_fewer_rows():
-    """The fake writes slowly: it is not what is measured."""
+    """The fake writes slowly, and is not measured."""
     assert Case("load").rows_of(40_000) < Case("scan").rows_of(40_000) == 40_000
 
 
 @pytest.mark.parametrize("verb", ["scan", "load", "export", "compact"])
 def test_peers_do_the_same_work(verb, tmp_path):
-    """Each library that is installed moves every row that it is given, and says how it was called."""
+    """Each installed library moves all given rows, and has a description of the call."""
     source = jobs.Source(tmp_path, 400)
     if verb == "load":
         assert source.files
-    found = peers.of(verb, source, None, None)
-    assert found
-    for peer in found.values():
+    peers_of_verb = peers.of(verb, source, None, None)
+    assert peers_of_verb
+    for peer in peers_of_verb.values():
         moved, own = peer.run()
         assert peer.items <= moved <= source.count
         assert own is None
@@ -130,8 +130,8 @@ def test_peers_do_the_same_work(verb, tmp_path):
         assert peer.recorded["settings"]
 
 
-def test_ratios_are_taken_in_turns_and_a_failure_is_told(tmp_path, monkeypatch):
-    """A peer has the spread of its ratios; one that refuses the data has its reason."""
+def test_ratios_are_taken_in_turns_and_a_failure_is_reported(tmp_path, monkeypatch):
+    """A peer has the spread of its ratios. A peer that refuses the data has its reason."""
 
     def refuse():
         raise ValueError("sets are no columns\nand more")
@@ -140,35 +140,37 @@ def test_ratios_are_taken_in_turns_and_a_failure_is_told(tmp_path, monkeypatch):
         time.sleep(0.05)
         return 10, 10.0
 
-    found = {
+    peers_by_name = {
         "slow": peers.Peer("pyarrow", "as advised", 10, take),
         "refusing": peers.Peer("pandas", "as advised", 10, refuse),
         "absent": "Maven is not there",
     }
     monkeypatch.setitem(jobs.JOBS, "compact", lambda _: jobs.Done(10, [1]))
-    told = matrix.measure_peers(Case("compact"), jobs.Source(tmp_path, 10), found, itertools.count(1.0).__next__, rounds=3)
-    assert told["slow"]["times_as_fast"] == {"median": 10.0, "least": 10.0, "most": 10.0}
-    assert told["slow"]["times_as_fast_by_the_clock"]["median"] > 0
-    assert told["refusing"]["missing"] == "ValueError: sets are no columns"
-    assert told["absent"] == {"missing": "Maven is not there"}
+    results = matrix.beside(
+        Case("compact"), jobs.Source(tmp_path, 10), peers_by_name, itertools.count(1.0).__next__, rounds=3
+    )
+    assert results["slow"]["times_as_fast"] == {"median": 10.0, "least": 10.0, "most": 10.0}
+    assert results["slow"]["times_as_fast_by_the_clock"]["median"] > 0
+    assert results["refusing"]["missing"] == "ValueError: sets are no columns"
+    assert results["absent"] == {"missing": "Maven is not there"}
 
 
 def test_a_case_is_measured_and_checked():
-    """Files are compacted on threads: all rows, and the memory of this process."""
-    found = matrix.measure(Case("compact", "json"), 200, rounds=1)
-    assert found["rows"] == 200
-    assert found["peak_mebibytes"]["driver"] > 0
+    """Files are compacted on threads: all rows, and the memory of this process are reported."""
+    measured = matrix.measure(Case("compact", "json"), 200, rounds=1)
+    assert measured["rows"] == 200
+    assert measured["peak_mebibytes"]["driver"] > 0
 
 
 def test_tables_and_exports_are_made_once_for_all_cases(tmp_path):
-    """Cases of one latency read one table, which the matrix serves; a load has a table of its own."""
+    """Cases of one latency read one table, which the matrix serves. A load has its own table."""
     with closing(matrix.Shared(tmp_path, 200)) as shared:
         first, again = (shared.for_case(Case("scan", file_format)) for file_format in ("parquet zstd", "avro"))
         assert first == again
         assert first.servers
         assert shared.for_case(Case("load")) == matrix.NOTHING
-        found = matrix.measure(Case("scan", "avro"), 200, rounds=1, inputs=first)
-        assert found["rows"] == 200
+        measured = matrix.measure(Case("scan", "avro"), 200, rounds=1, inputs=first)
+        assert measured["rows"] == 200
         exported = shared.for_case(Case("export", "avro"))
         assert matrix.measure(Case("export", "avro"), 200, rounds=1, inputs=exported)["rows"] == 200
     assert not [pid for pid in first.servers if Path(f"/proc/{pid}").exists()]

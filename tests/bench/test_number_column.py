@@ -27,7 +27,7 @@ SPELLED = NUMBERS | st.sampled_from(["-0", "007", "1.50", "5.", ".5", "1e3", "+1
 @example(texts=["0." + "0" * 37 + "1"])
 @example(texts=["128", "-128"])
 def test_a_cast_is_exact_or_refused(arrow_type, texts):
-    """A cast gives what the plain reference gives for every value, or refuses the column; it never rounds or wraps."""
+    """A cast gives the values of the reference, or refuses the column. It never rounds or wraps."""
     schema = normalize_schema(pa.schema([tagged_field("a", arrow_type, "N")]))
     log = MisfitLog()
     items = [{} if text is None else {"a": {"N": text}} for text in texts]
@@ -43,19 +43,19 @@ def test_a_cast_is_exact_or_refused(arrow_type, texts):
 @pytest.mark.parametrize("text", ["0x1f", "1e3", " 1", "1_0", "nan", "inf", "+1", "", "-", "1/2", "\uff11", "1" * 39])
 @pytest.mark.parametrize("arrow_type", TYPES[:-2], ids=str)
 def test_lenient_spellings_are_left_to_the_reference(text, arrow_type):
-    """A spelling that some cast of Arrow would take, and the service not so, is refused; so are more than 38 digits."""
+    """A text that a cast of Arrow would accept, but the service would not, is refused; so are more than 38 digits."""
     with pytest.raises((DecodeError, pa.ArrowException)):
         cast_numbers(pa.array([text]), arrow_type)
 
 
 def test_38_digits_do_not_wrap_around():
-    """Scaling 38 digits up passes no bound silently: Arrow's own cast gives another number here."""
+    """Scaling 38 digits up does not silently exceed a bound. Arrow's own cast gives another number here."""
     assert pa.array(["1" * 38]).cast(pa.decimal128(38, 2))[0].as_py() != Decimal("1" * 38)
     with pytest.raises(pa.ArrowInvalid):
         cast_numbers(pa.array(["1" * 38]), pa.decimal128(38, 2))
 
 
-def test_text_columns_hold_the_service_s_spelling():
-    """A number kept as text is spelled canonically."""
+def test_text_columns_have_canonical_numbers():
+    """A number kept as text is canonical."""
     numbers = pa.array(["1e3", None, "1.50", "1e100", "-0", "7"])
     assert cast_numbers(numbers, pa.string()).to_pylist() == ["1000", None, "1.5", "1" + "0" * 100, "0", "7"]

@@ -1,4 +1,4 @@
-"""What ``/proc`` tells of this process and its descendants."""
+"""Measurements of this process and its descendants from ``/proc``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.e2e import processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this /proc")
 
-# Says so when it has used 0.3 s of CPU, and waits to be ended.
+# Prints a line after 0.3 s of CPU, and waits for its end.
 BURNS = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True); input()"
 WAITS_FIRST = f"input()\n{BURNS}"
 
@@ -23,7 +23,7 @@ def child(script: str) -> subprocess.Popen[bytes]:
 
 
 def test_clock_counts_children_that_come_later():
-    """What a child used is counted, and still is when the child has ended."""
+    """The time of a child is counted, also after its end."""
     clock = processes.TreeClock()
     before = clock()
     with child(BURNS) as burning:
@@ -33,8 +33,8 @@ def test_clock_counts_children_that_come_later():
     assert clock() - before > 0.25
 
 
-def test_clock_leaves_out_children_that_were_there():
-    """A server that runs already is not counted."""
+def test_clock_excludes_existing_children():
+    """The time of a server that already runs is not counted."""
     with child(WAITS_FIRST) as server:
         clock = processes.TreeClock()
         before = clock()
@@ -58,19 +58,19 @@ PEAKS = """if True:
     assert processes.peak_mebibytes() >= processes.resident_mebibytes() - 1"""
 
 
-def test_peak_starts_anew():
-    """After a reset the peak is what is held now, and it grows with what is allocated, in a process of its own."""
+def test_peak_is_reset():
+    """After a reset the peak is the current memory, and it grows with allocations. This runs in a separate process."""
     subprocess.run([sys.executable, "-c", PEAKS], check=True)
 
 
-def test_peaks_leave_out_servers_and_outlast_ended_children():
-    """A child that has ended and was not waited for has no memory; one that is left out is not looked at."""
+def test_peaks_exclude_servers_and_ended_children():
+    """A child that has ended and was not waited for has no memory. An excluded child is not measured."""
     child = subprocess.Popen([sys.executable, "-c", ""])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert child.pid in processes.children()
     others = [pid for pid in processes.children() if pid != child.pid]
-    found = processes.peaks(others)
-    assert found["driver"] > 0
-    assert found["worker"] == 0.0
+    peaks = processes.peaks(others)
+    assert peaks["driver"] > 0
+    assert peaks["worker"] == 0.0
     assert "worker" not in processes.peaks([*others, child.pid])
     child.wait()

@@ -1,4 +1,4 @@
-"""The public functions beside the loops under them, on very little data."""
+"""The public functions, compared with their loops, on very little data."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ def _little_data(monkeypatch):
     monkeypatch.setenv("BENCH_SCALE", "0.002")
 
 
-def test_every_call_is_measured_beside_its_loops(tmp_path):
-    """Each call has a speed, and a ratio to each other way, the loops among them; the table shows them."""
+def test_every_call_is_compared_with_its_loops(tmp_path):
+    """Each call has a speed, and a ratio to each other method including the loops. The table shows them."""
     measured = {name: case.measure(make(), rounds=1) for name, make in case.calls(tmp_path).items()}
-    for each in measured.values():
-        assert each["json_bytes"] > 0
-        assert public.KERNEL in each["times_as_fast_as"]
-        assert all(ratio > 0 for ratio in each["times_as_fast_as"].values())
+    for call_figures in measured.values():
+        assert call_figures["json_bytes"] > 0
+        assert public.KERNEL in call_figures["times_as_fast_as"]
+        assert all(ratio > 0 for ratio in call_figures["times_as_fast_as"].values())
     assert all(line.value > 0 for line in figures.CASES["public"]({"figures": measured}))
 
 
 @pytest.mark.parametrize("kind", ["ascii", "mixed", "tailed"])
-def test_orders_are_as_people_have_them(kind):
-    """Items have about 650 bytes, NULL beside values, and optional members; text has scripts and escapes."""
+def test_orders_are_realistic(kind):
+    """Items have about 650 bytes, NULL in addition to values, and optional members. Text has scripts and escapes."""
     lines = orders.lines(kind, 500)
     items = [json.loads(line) for line in lines]
     assert 600 < sum(map(len, lines)) / len(lines) < 760
@@ -41,7 +41,7 @@ def test_orders_are_as_people_have_them(kind):
 
 
 def test_bodies_hold_every_item_once():
-    """Bodies, large or small, hold all items in their order."""
+    """Bodies, large or small, contain all items in order."""
     for small in (False, True):
         bodies = orders.bodies("mixed", small=small)
         assert b"".join(bodies).splitlines() == list(orders.lines("mixed", 200))

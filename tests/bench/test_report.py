@@ -1,4 +1,4 @@
-"""The table of figures and README's picture against the rows of ``results/e2e``, and how figures are computed."""
+"""The table of figures and README's picture, compared with the rows of ``results/e2e``, and computed figures."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from bench.rows import newest
 
 
 def test_page_shows_the_newest_rows():
-    """The page and ``results/e2e`` agree; ``./task docs`` renews the table."""
+    """The page and ``results/e2e`` agree. ``./task docs`` updates the table."""
     text = report.PAGE.read_text("utf-8")
     assert report.replace(text, report.render()) == text
 
 
 def test_picture_shows_the_newest_rows():
-    """README's picture is that of ``results/e2e``, with a bar for every peer; ``./task docs`` renews it."""
+    """README's picture is that of ``results/e2e``, with a bar for every peer. ``./task docs`` updates it."""
     text = picture.PICTURE.read_text("utf-8")
     assert picture.render() == text
     assert text.count('class="bar"') == len(picture.BARS)
     assert f"]({picture.PICTURE.relative_to(record.ROOT)})" in (record.ROOT / "README.md").read_text("utf-8")
 
 
-def test_check_tells_figures_that_are_not_those_of_the_results(tmp_path, monkeypatch, capsys):
-    """``--check`` changes nothing and fails while table or picture differ; without it both are renewed."""
+def test_check_reports_figures_that_differ_from_the_results(tmp_path, monkeypatch, capsys):
+    """``--check`` changes nothing and fails while table or picture differ. Without it both are updated."""
     page, drawn, simulations = (tmp_path / name for name in ("benchmarks.md", "speed.svg", "simulate.md"))
     simulations.write_text("no table", "utf-8")
     page.write_text(f"before\n{report.BEGIN}old\n{report.END}\nafter\n", "utf-8")
@@ -45,14 +45,14 @@ def test_check_tells_figures_that_are_not_those_of_the_results(tmp_path, monkeyp
     assert page.read_text("utf-8").endswith(f"{report.END}\nafter\n")
 
 
-# A ratio, a speed or a share of a processor; not a goal, a bound, one factor of a product, or a limit of a service.
+# A ratio, a speed or a share of a processor, but not a goal, a bound, a factor of a product, or a service limit.
 FIGURE = re.compile(
     r"(?<![≥≤<>\d.,] )(?<![≥≤<>\d.,])\d[\d.,]*\s?"
     r"(?:×(?! (?:[\d`$(]|lanes|scale|the))|GB/s|(?:items|rows)/s|[KMG]B a CPU-second"
     r"|CPU-s(?:econds)?\b|ms of CPU|times (?:as much|as fast|as many|the sum|faster))"
 )
 GENERATED = r"<!-- (\w+):begin -->.*?<!-- \1:end -->"
-# Bills are arithmetic; decisions and release notes say what was true on their day.
+# Bills are arithmetic. Decisions and release notes have the figures of their time.
 OTHER_PAGES = ("docs/adr/", "docs/bills.md", "CHANGELOG.md")
 PAGES = [
     path
@@ -62,13 +62,13 @@ PAGES = [
 
 
 def measured_in(text):
-    """Return the measured figures of a page that no row was made into."""
+    """Return the measured figures of a page that are not generated from a row."""
     return FIGURE.findall(re.sub(rf"{GENERATED}|```.*?```", "", text, flags=re.DOTALL))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(record.ROOT)))
 def test_every_figure_is_generated(page):
-    """Ratios and speeds stand in what is made of ``results/``: a page says them in no other place."""
+    """Ratios and speeds are only in the parts that are generated from ``results/``."""
     assert measured_in(page.read_text("utf-8")) == []
 
 
@@ -83,13 +83,13 @@ def test_every_figure_is_generated(page):
         ("```sh\n# 5 CPU-seconds\n```", 0),
     ],
 )
-def test_figures_are_told_from_goals(text, figures):
-    """A measured figure is found, a goal or a formula is none."""
+def test_figures_are_distinguished_from_goals(text, figures):
+    """A measured figure is detected. A goal or a formula is not."""
     assert len(measured_in(text)) == figures
 
 
 def test_the_page_of_simulations_is_that_of_its_row(tmp_path):
-    """Its table is made of the newest row; ``./task docs`` renews it."""
+    """Its table is generated from the newest row. ``./task docs`` updates it."""
     assert report.simulations(report.SIMULATIONS.read_text("utf-8")) == report.SIMULATIONS.read_text("utf-8")
     progress = {way: [60.0, 3_600.0, 91_500.0] for way in simulate.WAYS}
     figures = {"ratios": dict.fromkeys(simulate.WAYS, 1.0312), "progress": progress}
@@ -101,11 +101,11 @@ def test_the_page_of_simulations_is_that_of_its_row(tmp_path):
 
 
 def test_layouts_are_those_of_their_row(tmp_path):
-    """The table of formats and tasks is made of the newest row; ``./task docs`` renews it."""
+    """The table of formats and tasks is generated from the newest row. ``./task docs`` updates it."""
     page = report.PAGE.read_text("utf-8")
     assert report.layouts(page) == page
-    found = {"files": 1200, "median_bytes": 3 << 19, "small_file_ratio": 0.25, "bytes_near_target_ratio": 0.971}
-    figures = {"layout": {"orc": {"1": found, "4": found}}}
+    layout = {"files": 1200, "median_bytes": 3 << 19, "small_file_ratio": 0.25, "bytes_near_target_ratio": 0.971}
+    figures = {"layout": {"orc": {"1": layout, "4": layout}}}
     (tmp_path / "files.jsonl").write_text(json.dumps({"scale": 1.0, "figures": figures}) + "\n")
     shown = report.layouts("a\n<!-- layouts:begin -->\nold\n<!-- layouts:end -->\nb\n", tmp_path)
     assert "| | 1 task | 4 tasks |\n|---|---|---|\n| orc | 1,200 of 1.50 MiB, 25 % small, 97 % near | 1,200" in shown
@@ -113,19 +113,19 @@ def test_layouts_are_those_of_their_row(tmp_path):
     assert report.layouts("no marks", tmp_path) == "no marks"
 
 
-def test_how_the_gates_counts_vary_is_shown(tmp_path):
-    """The newest baseline has the coefficient of variation of its counts, beside the goal."""
+def test_the_variation_of_the_gates_counts_is_shown(tmp_path):
+    """The newest baseline shows the coefficient of variation of its counts, and the goal."""
     folder = tmp_path / "e2e"
     folder.mkdir()
     (folder / "plan.jsonl").write_text("", "utf-8")
     assert report.render(folder) == ""
-    found = {"figures": {"instructions": {}, "variation_percent": 0.02, "runs": 3}, **record.provenance()}
-    (tmp_path / "gate.jsonl").write_text(json.dumps({**found, "scale": 1.0}) + "\n", "utf-8")
+    baseline = {"figures": {"instructions": {}, "variation_percent": 0.02, "runs": 3}, **record.provenance()}
+    (tmp_path / "gate.jsonl").write_text(json.dumps({**baseline, "scale": 1.0}) + "\n", "utf-8")
     assert "largest coefficient of variation of 3 counts | 0.020 % | ≤ 1 %" in report.render(folder)
 
 
 def test_rows_of_another_scale_are_not_shown(tmp_path):
-    """The newest row at full scale is taken, though a later one was made smaller."""
+    """The newest row at full scale is used, even if a later one has a smaller scale."""
     path = tmp_path / "decode.jsonl"
     path.write_text(
         "".join(json.dumps({"at": at, "scale": scale}) + "\n" for at, scale in [(1, 1.0), (2, 1.0), (3, 0.1)])
@@ -138,8 +138,8 @@ def test_rows_of_another_scale_are_not_shown(tmp_path):
     ("goal", "shown"),
     [(("≥", 3.0), "2.5× | ≥ 3× **missed**"), (("≤", 3.0), "2.5× | ≤ 3×"), (None, "2.5× | ")],
 )
-def test_missed_goal_is_said(goal, shown):
-    """A figure that misses its goal is shown as such."""
+def test_a_missed_goal_is_marked(goal, shown):
+    """A figure that misses its goal is marked."""
     assert figures.Line("figure", 2.5, "×", goal, digits=1).cells() == shown
 
 
@@ -151,7 +151,7 @@ def test_missed_goal_is_said(goal, shown):
     ],
 )
 def test_peers_inside_spark_have_their_goals(case, measured, shown):
-    """The lines of the EMR cases hold the ratio and what it must reach."""
+    """The lines of the EMR cases have the ratio and its goal."""
     assert [line.cells() for line in report.CASES[case]({"figures": measured})] == [shown]
 
 
@@ -224,12 +224,12 @@ RUN = {"growth_mebibytes": 90.0, "start_mebibytes": 150.0}
         ),
     ],
 )  # fmt: skip
-def test_lines_hold_what_must_be_reached(case, row, goals):
+def test_lines_have_the_goals(case, row, goals):
     """Lines of cases without a row have their goals."""
     assert [line.goal and line.goal[1] for line in report.CASES[case](row)] == goals
 
 
-def test_every_row_says_where_it_comes_from():
+def test_every_row_has_its_origin():
     """Each row has its case, code, machine, versions, seed, scale and time, and its parameters."""
     rows = [
         (path, json.loads(line))
@@ -243,13 +243,13 @@ def test_every_row_says_where_it_comes_from():
 
 
 def git(*words):
-    """Return what git says of the tree that this is, or None where it says nothing."""
+    """Return the output of git for this tree, or None without one."""
     done = subprocess.run(["git", *words], cwd=record.ROOT, capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else None
 
 
 def test_every_row_can_be_taken_again():
-    """Each row is of a commit of this history, and was taken of a tree without changes."""
+    """Each row has a commit of this history, and was measured on a tree without changes."""
     if git("rev-parse", "--show-toplevel") != str(record.ROOT.resolve()):
         pytest.skip("this tree is no clone: it has no history to hold the rows against")
     if git("rev-parse", "--is-shallow-repository") == "true":
@@ -261,7 +261,7 @@ def test_every_row_can_be_taken_again():
 
 
 def test_a_tree_with_changes_gives_no_row(monkeypatch, capsys):
-    """A case is refused before it measures anything; what is only printed may be of any tree."""
+    """A case is refused before it measures anything. A run that only prints may use any tree."""
     monkeypatch.setattr(record, "is_dirty", lambda: True)
     with pytest.raises(SystemExit):
         record.parser("scan").parse_args([])
@@ -269,7 +269,7 @@ def test_a_tree_with_changes_gives_no_row(monkeypatch, capsys):
     assert record.parser("scan").parse_args(["--dry-run"]).dry_run
 
 
-def test_every_case_of_the_table_is_there():
+def test_every_case_of_the_table_exists():
     """A case's name is that of a module, and of a row of the page."""
     page = (record.ROOT / "docs/benchmarks.md").read_text("utf-8")
     for case in report.CASES:
@@ -278,7 +278,7 @@ def test_every_case_of_the_table_is_there():
 
 
 def test_windows_slide_over_every_100_ms():
-    """The highest 10 s are found wherever they begin; a window longer than the run has no figure."""
+    """The highest 10 s are found wherever they begin. A window longer than the run has no figure."""
     consumed = [(at / 10, 30.0 if 37 <= at < 137 else 10.0, 0.0) for at in range(5, 205)]
     units = budget.intervals(consumed)
     assert len(units) == 200
@@ -287,5 +287,5 @@ def test_windows_slide_over_every_100_ms():
 
 
 def test_intervals_without_consumption_count():
-    """A second in which nothing was consumed pulls the mean down."""
+    """A second without consumption lowers the mean."""
     assert budget.intervals([(1.0, 5.0, 0.0), (1.3, 5.0, 0.0)]) == [5.0, 0.0, 0.0, 5.0]

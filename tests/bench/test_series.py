@@ -1,4 +1,4 @@
-"""Capacity over time: what a run keeps of each second."""
+"""Capacity over time: the stored series of a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bench.e2e import series
 
 
 def test_tasks_are_counted_by_the_seconds_of_the_units():
-    """The most that ran in a second is kept; what ran before the first unit and after the last is not."""
+    """The maximum number of running tasks per second is stored, from the first unit to the last."""
     watch = series.Watch()
     watch._seen = [(1.0, 2), (5.2, 2), (5.7, 1), (6.1, 1), (9.0, 2)]
     assert watch.tasks(first=5.0, count=25) == [2, 1, 0]
@@ -22,8 +22,8 @@ def test_runs_are_under_skew_with_indexes_and_while_tasks_join_and_leave():
 
 
 def test_a_run_on_threads_has_its_series():
-    """A short scan keeps its units by second, and no tasks of Spark."""
-    found = series.measure(series.RUNS["scan"], 400.0, 1.0)
-    assert sum(found["units_by_second"]) > 350
-    assert found["tasks_by_second"] == []
-    assert found["rows"] > 0
+    """A short scan stores its units by second, and no tasks of Spark."""
+    measured = series.measure(series.RUNS["scan"], 400.0, 1.0)
+    assert sum(measured["units_by_second"]) > 350
+    assert measured["tasks_by_second"] == []
+    assert measured["rows"] > 0

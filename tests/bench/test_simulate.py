@@ -8,7 +8,7 @@ from bench.e2e import simulate
 
 
 def test_simulations_are_timed_and_shown():
-    """Each way has its processor time and its ratio; the report shows those with goals."""
+    """Each method has its processor time and its ratio. The report shows those with goals."""
     figures = simulate.measure(
         dict.fromkeys(simulate.WAYS, lambda: ddbio.simulate_scan(table_bytes=10**8, rcu_per_second=5_000))
     )

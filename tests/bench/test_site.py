@@ -1,4 +1,4 @@
-"""The pages of results: built from rows, and opened from the file system in a browser without a window."""
+"""The pages of results: generated from rows, and opened from the file system in a headless browser."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def built(tmp_path_factory):
         "EMR connector": {"missing": "mvn is not on PATH"},
     }
     rows = [first, row(speed=800, file_format="avro"), row(cluster="local[1]"), row(cluster="local[2]", speed=1700)]
-    (results / "matrix.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows), "utf-8")
+    (results / "matrix.jsonl").write_text("".join(json.dumps(stored) + "\n" for stored in rows), "utf-8")
     run = {"engine": "local", "lanes": 2, "tasks": 1, "rcu_by_second": [180.0, 201.0, 199.0]}
     run |= {"highest_10s_ratio": 1.0, "lowest_60s_ratio": 1.0}
     budget = {"parameters": {"rcu_per_second": 200.0}, "figures": {"runs": [run]}, **record.provenance(), "scale": 1.0}
@@ -65,9 +65,9 @@ def built(tmp_path_factory):
     series = {"parameters": {"units_per_second": 400.0}, "figures": {"runs": {"write": write}}}
     written = {"case": "series", **series, **record.provenance(), "scale": 1.0}
     (results / "series.jsonl").write_text(json.dumps(written) + "\n", "utf-8")
-    each = {"rows": 1000, "times_as_fast": 1.93, "limited_by": "answers that come late"}
-    each |= {"rows_per_second": [500, 965], "start_seconds": [1.0, 0.9]}
-    scaled = {"parameters": {}, "figures": {"scan": each}, **record.provenance(), "scale": 1.0}
+    figures_of_verb = {"rows": 1000, "times_as_fast": 1.93, "limited_by": "answers that come late"}
+    figures_of_verb |= {"rows_per_second": [500, 965], "start_seconds": [1.0, 0.9]}
+    scaled = {"parameters": {}, "figures": {"scan": figures_of_verb}, **record.provenance(), "scale": 1.0}
     (results / "scaling.jsonl").write_text(json.dumps({"case": "scaling", **scaled}) + "\n", "utf-8")
     asv = folder / "asv"
     (asv / "vm").mkdir(parents=True)
@@ -82,7 +82,7 @@ def built(tmp_path_factory):
 
 
 def test_every_link_of_the_pages_leads_to_a_file(built):
-    """The index leads to each page and back; no page refers to a host."""
+    """The index links to each page and back. No page refers to a host."""
     folder, names = built
     for name in names:
         text = (folder / name).read_text("utf-8")
@@ -91,7 +91,7 @@ def test_every_link_of_the_pages_leads_to_a_file(built):
     assert 'href="asv.html"' in (folder / "index.html").read_text("utf-8")
 
 
-def test_the_pages_hold_what_the_rows_say(built):
+def test_the_pages_have_the_figures_of_the_rows(built):
     """Speed by format and cluster, the efficiency of two executors, and every figure with its goal."""
     folder, _ = built
     matrix = (folder / "matrix.html").read_text("utf-8")
@@ -111,19 +111,19 @@ def test_the_pages_hold_what_the_rows_say(built):
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("figures", "expected"),
     [({"busy_cores_with_server": 1e9}, "processors of this machine"), ({}, "one task does after the other")],
 )
-def test_what_limits_is_named(found, said):
-    """A busy machine is the limit; else it is what is done in a row."""
-    given = row()
-    given["figures"].update(found)
-    assert said in site.limit_of(given)
+def test_the_limit_is_named(figures, expected):
+    """The limit is a busy machine, or otherwise serial work."""
+    matrix_row = row()
+    matrix_row["figures"].update(figures)
+    assert expected in site.limit_of(matrix_row)
     assert site.limit_of(row(latency_ms=20)).startswith("answers")
 
 
 def browse(page, profile, *words):
-    """Open a page without a window, as a user of this machine would from a folder."""
+    """Open a page in a headless browser, as a user would from a folder."""
     assert BROWSER is not None
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--window-size=1000,1400"]
     command = [BROWSER, *flags, f"--user-data-dir={profile}", *words, page.as_uri()]
@@ -133,7 +133,7 @@ def browse(page, profile, *words):
 @pytest.mark.nightly
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 def test_the_pages_load_in_a_browser(built, tmp_path):
-    """Each page keeps its charts, and nothing is said on the console."""
+    """Each page has its charts, and no message on the console."""
     folder, names = built
     for name in names:
         shown = browse(folder / name, tmp_path, "--dump-dom")
@@ -145,7 +145,7 @@ def test_the_pages_load_in_a_browser(built, tmp_path):
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_charts_are_drawn_in_the_readers_scheme(built, scheme, tmp_path):
-    """A picture of the page has the scheme's paper, and bars in the scheme's colour on it."""
+    """A screenshot of the page has the background of the scheme, and bars in its colour."""
     folder, _ = built
     picture = tmp_path / "picture.png"
     dark = ["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []

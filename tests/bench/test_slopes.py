@@ -14,44 +14,44 @@ LITTLE = (60, 20)
 
 
 def test_a_rate_is_that_of_the_rows_beyond_the_smaller_size():
-    """Of runs that take as long for each row, the rate is that of rows, and the rest is the start."""
+    """For runs with a constant time per row, the rate is that of the rows, and the rest is the start."""
     jobs = Sizes(Job(300, lambda _: []), Job(100, lambda _: []))
     taken = Taken([0.5 + 3.0, 0.7 + 3.0], [0.5 + 1.0, 0.7 + 1.0])
-    found = slopes.figures_of(jobs, taken, {"decode": [0.8, 0.8]})
-    assert found["count_per_cpu_second"] == 100
-    assert found["start_cpu_seconds"] == pytest.approx(0.6)
-    assert found["steps_cpu_seconds"] == {"decode": 1.6}
-    assert found["share_of_steps"] == pytest.approx(0.8)
-    little = {**found, "steps_cpu_seconds": {"decode": 0.01}, "share_of_steps": 0.1}
-    assert slopes.least_share({"figures": {"read": found, "files": little}}) == ("read", pytest.approx(0.8))
+    figures_of_verb = slopes.figures_of(jobs, taken, {"decode": [0.8, 0.8]})
+    assert figures_of_verb["count_per_cpu_second"] == 100
+    assert figures_of_verb["start_cpu_seconds"] == pytest.approx(0.6)
+    assert figures_of_verb["steps_cpu_seconds"] == {"decode": 1.6}
+    assert figures_of_verb["share_of_steps"] == pytest.approx(0.8)
+    little = {**figures_of_verb, "steps_cpu_seconds": {"decode": 0.01}, "share_of_steps": 0.1}
+    assert slopes.least_share({"figures": {"read": figures_of_verb, "files": little}}) == ("read", pytest.approx(0.8))
 
 
-def test_a_verb_is_measured_beside_its_steps(tmp_path):
-    """Each run has a folder of its own, which is prepared; figures have the rounds behind the first."""
+def test_a_verb_is_compared_with_its_steps(tmp_path):
+    """Each run has its own prepared folder. Figures exclude the first round."""
     prepared = []
 
     def job(count):
         return Job(count, lambda _: ["--version"], prepared.append, {"nothing": lambda: None})
 
-    found = slopes.measure({"version": Sizes(job(3), job(1))}, tmp_path, rounds=1)["version"]
-    assert len(found["cpu_seconds"]) == len(found["part_cpu_seconds"]) == 1
+    figures_of_verb = slopes.measure({"version": Sizes(job(3), job(1))}, tmp_path, rounds=1)["version"]
+    assert len(figures_of_verb["cpu_seconds"]) == len(figures_of_verb["part_cpu_seconds"]) == 1
     assert len(set(prepared)) == 4
-    assert found["steps_cpu_seconds"].keys() == {"nothing"}
+    assert figures_of_verb["steps_cpu_seconds"].keys() == {"nothing"}
 
 
 @pytest.mark.nightly
 def test_every_verb_over_rows_runs(tmp_path):
-    """Each verb does what it is measured by, and so does each of its steps; the table shows all of them."""
-    with log_verbs.serving(tmp_path, LITTLE) as places:
-        chosen = slopes.paired([log_verbs.verbs(each) for each in places])
+    """Each verb and each of its steps does its work. The table shows all of them."""
+    with log_verbs.serving(tmp_path, LITTLE) as services:
+        chosen = slopes.paired([log_verbs.verbs(service) for service in services])
         run_each(chosen, tmp_path, "log_verbs")
 
 
 @pytest.mark.nightly
 def test_every_verb_over_files_runs(tmp_path):
-    """The same of verbs over files, here and on S3."""
-    with folder_verbs.serving(tmp_path, LITTLE) as places:
-        chosen = slopes.paired([folder_verbs.verbs(each) for each in places])
+    """The same applies to verbs over files, locally and on S3."""
+    with folder_verbs.serving(tmp_path, LITTLE) as services:
+        chosen = slopes.paired([folder_verbs.verbs(service) for service in services])
         run_each(chosen, tmp_path, "folder_verbs")
 
 
@@ -72,11 +72,11 @@ def run_each(chosen, home, case):
 
 @pytest.mark.nightly
 def test_verbs_that_ask_the_service_make_the_calls_of_their_script():
-    """A verb and its script end well, and ask the service for the same operations."""
-    with service_verbs.serving() as place:
-        for name, verb in service_verbs.verbs(place).items():
-            found = service_verbs.measure(name, verb, place, rounds=1)
+    """A verb and its script succeed, and send the same operations to the service."""
+    with service_verbs.serving() as service:
+        for name, verb in service_verbs.verbs(service).items():
+            figures_of_verb = service_verbs.measure(name, verb, service, rounds=1)
             asked = Counter("".join(word.title() for word in operation.split("_")) for operation, _ in verb.calls)
-            assert found["requests"] == asked, name
-            assert found["times_the_script"] > 0
-            assert list(figures.CASES["service_verbs"]({"figures": {name: found}}))
+            assert figures_of_verb["requests"] == asked, name
+            assert figures_of_verb["times_the_script"] > 0
+            assert list(figures.CASES["service_verbs"]({"figures": {name: figures_of_verb}}))

@@ -6,7 +6,7 @@ from bench import report, serving
 from bench.e2e import layout, validate
 
 
-def test_validation_is_measured_beside_the_scan(tmp_path):
+def test_validation_is_compared_with_the_scan(tmp_path):
     """The changed value is found before anything is timed, and the report shows both figures."""
     figures = validate.measure(serving.serve("orders", 40), tmp_path, rounds=1)
     serving.stop()
@@ -14,7 +14,7 @@ def test_validation_is_measured_beside_the_scan(tmp_path):
     assert [line.goal for line in report.CASES["validate"]({"figures": figures})] == [("≤", 1.15), None]
 
 
-def test_layout_is_measured_beside_the_footers(tmp_path):
+def test_layout_is_compared_with_the_footers(tmp_path):
     """Every file is in the report, and its time is shown."""
     figures = layout.measure(tmp_path, 20, rounds=1)
     assert figures["files"] == 20

@@ -16,18 +16,18 @@ def _little_data(monkeypatch):
 
 
 def test_a_command_counts_with_all_that_it_started():
-    """The seconds of a command hold those of its children; what it says and how it failed is returned and raised."""
+    """The seconds of a command include those of its children. Its output is returned, and its failure raised."""
     burns = "import time\nwhile time.process_time() < 0.3: pass"
     starts = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burns!r}]); print('done')"
-    seconds, said = processes.run([sys.executable, "-c", starts])
-    assert said == "done\n"
+    seconds, output = processes.run([sys.executable, "-c", starts])
+    assert output == "done\n"
     assert seconds >= 0.3
     with pytest.raises(RuntimeError, match="ended with 3: no such thing"):
         processes.run([sys.executable, "-c", "import sys; sys.stderr.write('no such thing'); sys.exit(3)"])
 
 
 @pytest.mark.nightly
-def test_a_verb_is_measured_beside_its_steps_and_boto3():
+def test_a_verb_is_compared_with_its_steps_and_boto3():
     """A verb has the rate of additional rows, its start, the share of its steps and the ratio to boto3."""
     measured = verbs.measure({"load lines": verbs.VERBS["load lines"]}, verbs.LITTLE, rounds=1)["load lines"]
     assert measured["items"] == verbs.PART * verbs.LITTLE
@@ -38,24 +38,24 @@ def test_a_verb_is_measured_beside_its_steps_and_boto3():
     assert measured["times_as_many_as"][verbs.BATCH_WRITER] > 0
 
 
-def test_what_a_verb_does_once_is_not_in_its_rate():
-    """Of runs that take as long for each row, the rate is that of rows, the start apart, and what is done once too."""
+def test_work_that_a_verb_does_once_is_not_in_its_rate():
+    """For runs with a constant time per row, the rate is that of the rows, without the start and the work done once."""
     sizes, seconds_a_row = verbs._Sizes(300, 100, 20), 0.01
     start, once = 0.5, 0.2
-    whole, part = (start + once + seconds_a_row * count for count in (sizes.whole, sizes.part))
+    larger, part = (start + once + seconds_a_row * count for count in (sizes.whole, sizes.part))
     verb = verbs.Verb(lambda *_: [], ("decode",), verbs.BATCH_WRITER)
-    taken = verbs._Taken([whole], [part], [start])
-    found = verbs._figures(verb, sizes, taken, {"decode": [0.8]}, {verbs.BATCH_WRITER: [10.0]})
-    assert found["items_per_cpu_second"] == 100
-    assert found["once_cpu_seconds"] == pytest.approx(once)
-    assert found["share_of_steps"] == pytest.approx(0.8)
-    assert found["steps_cpu_seconds"] == {"decode": 1.6}
-    assert found["times_as_many_as"] == {verbs.BATCH_WRITER: 10.0}
-    assert found["times_as_many_with_start"] == {verbs.BATCH_WRITER: round(300 / whole / 10, 2)}
+    taken = verbs._Taken([larger], [part], [start])
+    figures = verbs._figures(verb, sizes, taken, {"decode": [0.8]}, {verbs.BATCH_WRITER: [10.0]})
+    assert figures["items_per_cpu_second"] == 100
+    assert figures["once_cpu_seconds"] == pytest.approx(once)
+    assert figures["share_of_steps"] == pytest.approx(0.8)
+    assert figures["steps_cpu_seconds"] == {"decode": 1.6}
+    assert figures["times_as_many_as"] == {verbs.BATCH_WRITER: 10.0}
+    assert figures["times_as_many_with_start"] == {verbs.BATCH_WRITER: round(300 / larger / 10, 2)}
 
 
-def test_every_verb_has_steps_that_are_there():
-    """The steps of each verb are ways of doing something alone."""
+def test_every_verb_has_existing_steps():
+    """The steps of each verb are existing methods."""
     ways = steps.Steps(steps.Resources(*[None] * 7), 1).ways
     for verb in verbs.VERBS.values():
         assert verb.steps
@@ -63,7 +63,7 @@ def test_every_verb_has_steps_that_are_there():
 
 
 def test_latency_is_taken_by_wall_clock():
-    """Each way reads or writes all rows, and has a rate."""
+    """Each method reads or writes all rows, and has a rate."""
     rates = latency.measure(0.001, rounds=1)
     assert rates.keys() == {latency.SCAN, latency.CLIENT, latency.WRITE, latency.LOAD, latency.BATCH_WRITER}
     assert all(rate > 0 for rate in rates.values())
@@ -71,7 +71,7 @@ def test_latency_is_taken_by_wall_clock():
 
 
 def test_spread_writes_are_held_against_the_table_s_rate():
-    """What was written is what the server counted, over the seconds in which it did."""
+    """The written units are those that the server counted, over the seconds in which it did."""
     measured = spread.measure(4)
     assert measured.keys() == {"load", "copy"}
     for way in measured.values():

@@ -1,4 +1,4 @@
-"""Read many inputs in a child process of little memory, and name the input that ends it, hangs it or reads wrongly.
+"""Reads many inputs in a child process with little memory, and names the input that ends it, hangs it or is misread.
 
 The child makes each input from a number, so that its parent can make the last one again and save it. Its arguments are
 ``KIND FIRST COUNT SECONDS``, ``KIND save NUMBER PATH``, ``KIND PATH…``, or ``corpus``.
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 MEMORY_BYTES = 2 << 30
 FOLDER = Path(__file__).parent
 CORPUS = FOLDER / "corpus"
-# Processor time, and time in all, of one input; the inputs have kilobytes.
+# Limits of the processor time and the time of one input, which has kilobytes.
 _CPU_SECONDS, _SECONDS = 20, 120
-# Arrow's own pool and glibc reserve addresses, more than half of all that there may be, without using them.
+# Arrow's pool and glibc reserve more than half of all possible addresses without using them.
 _ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
 
 
 class FoundError(AssertionError):
-    """Say what an input did, and where it is saved."""
+    """The effect of an input, and the path at which it is saved."""
 
 
 def run(kind: str, first: int, count: int, seconds: float, saved: Path) -> int:
-    """Read inputs from the first number on, so many or for so long; return how many.
+    """Read ``count`` inputs from the first number on, or for the given time. Return their number.
 
     Raises
     ------
     FoundError
-        One was read wrongly, or ended the process.
+        An input was misread, or ended the process.
     """
     done = _python(kind, str(first), str(count), str(seconds))
     numbers = done.stdout.split()
@@ -52,12 +52,12 @@ def run(kind: str, first: int, count: int, seconds: float, saved: Path) -> int:
 
 
 def run_corpus() -> int:
-    """Read every input of the corpus; return how many.
+    """Read every input of the corpus. Return their number.
 
     Raises
     ------
     FoundError
-        One was read wrongly, or ended the process.
+        An input was misread, or ended the process.
     """
     done = _python("corpus")
     names = done.stdout.split()
@@ -72,16 +72,16 @@ def _python(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=env, capture_output=True, text=True, errors="replace", check=False)
 
 
-def _each(inputs: Iterable[tuple[str, str, bytes, random.Random]]) -> None:
+def _read_inputs(inputs: Iterable[tuple[str, str, bytes, random.Random]]) -> None:
     """Read inputs, and print the name of each before it is read."""
-    from inputs import KINDS  # noqa: PLC0415 - what the parent needs not
+    from inputs import KINDS  # noqa: PLC0415 - the parent does not need it
 
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for name, kind, data, chance in inputs:
         sys.stdout.write(f"{name}\n")
         sys.stdout.flush()
-        # Their signals end this process even in the midst of a loop.
+        # Their signals end this process even inside a loop.
         signal.setitimer(signal.ITIMER_PROF, _CPU_SECONDS)
         signal.setitimer(signal.ITIMER_REAL, _SECONDS)
         KINDS[kind].read(data, chance)
@@ -89,38 +89,40 @@ def _each(inputs: Iterable[tuple[str, str, bytes, random.Random]]) -> None:
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _made(kind: str, number: int) -> tuple[bytes, random.Random]:
-    from inputs import KINDS  # noqa: PLC0415 - what the parent needs not
+def _make_input(kind: str, number: int) -> tuple[bytes, random.Random]:
+    from inputs import KINDS  # noqa: PLC0415 - the parent does not need it
 
     chance = random.Random(number)
     return KINDS[kind].make(chance), chance
 
 
-def _numbered(kind: str, first: int, count: int, seconds: float) -> Iterator[tuple[str, str, bytes, random.Random]]:
+def _numbered_inputs(
+    kind: str, first: int, count: int, seconds: float
+) -> Iterator[tuple[str, str, bytes, random.Random]]:
     end = time.monotonic() + seconds
     for number in itertools.islice(itertools.count(first), count):
         if time.monotonic() > end:
             return
-        yield str(number), kind, *_made(kind, number)
+        yield str(number), kind, *_make_input(kind, number)
 
 
-def _kept() -> Iterator[tuple[str, str, bytes, random.Random]]:
+def _corpus_inputs() -> Iterator[tuple[str, str, bytes, random.Random]]:
     for path in sorted(CORPUS.glob("*/*")):
         yield f"{path.parent.name}/{path.name}", path.parent.name, path.read_bytes(), random.Random(0)
 
 
 def main(kind: str, *words: str) -> None:
-    """Do as the module says."""
+    """Run the mode of the arguments, which the module describes."""
     sys.path[:0] = [str(FOLDER), str(FOLDER.parents[1])]
     match words:
         case ():
-            _each(_kept())
+            _read_inputs(_corpus_inputs())
         case ("save", number, path):
-            Path(path).write_bytes(_made(kind, int(number))[0])
+            Path(path).write_bytes(_make_input(kind, int(number))[0])
         case (first, count, seconds) if first.isdecimal():
-            _each(_numbered(kind, int(first), int(count), float(seconds)))
+            _read_inputs(_numbered_inputs(kind, int(first), int(count), float(seconds)))
         case paths:
-            _each((path, kind, Path(path).read_bytes(), random.Random(0)) for path in paths)
+            _read_inputs((path, kind, Path(path).read_bytes(), random.Random(0)) for path in paths)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Make inputs from a number, whole or damaged, and read each as ddbio does; whatever is wrong raises an error here.
+"""Makes inputs from a number, sound or damaged, and reads each as ddbio does. Any misbehaviour raises an error here.
 
-A kind is one :class:`Kind`. What no reader may raise is anything but an error of ``ddbio.errors``.
+A kind is one :class:`Kind`. A reader may raise only errors of ``ddbio.errors``.
 """
 
 # Tokens are easier to read side by side.
@@ -78,12 +78,12 @@ _STATE += '-1 1e9 "format":99 "format":"1" "files":5'.split()
 _INTS = [0, 1, -1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 1 << 20, 1 << 32, 1 << 31, -(1 << 31), 1 << 63, -(1 << 63)]
 _PACKERS = [("<b", 1), ("<h", 2), ("<i", 4), ("<q", 8), (">i", 4)]
 _SCALARS = [None, True, False, 7, -1, 10**20 + 1, 1.5, 0.1, 1e300, "2026-11-21", "text", 'é\n"', "😀", "1", "x" * 50]
-_MOST_LEVELS = 3
+_MAX_LEVELS = 3
 NAMES = ["pk", "n", "a", "m", "é", "_rescue", "a.b", ""]
 
 
 class Kind(NamedTuple):
-    """Make the bytes of an input, and read them."""
+    """Functions that make the bytes of an input, and read them."""
 
     make: Callable[[random.Random], bytes]
     read: Callable[[bytes, random.Random], None]
@@ -116,7 +116,7 @@ def damage(data: bytes, chance: random.Random, tokens: list[str]) -> bytes:
                 number = chance.choice(_INTS) + chance.choice([0, 0, 1, -1])
                 bits = 8 * width
                 number = (number + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
-                # What describes a file stands at its ends.
+                # The metadata of a file is at its ends.
                 end = max(1, len(data))
                 at = chance.choice([at, end - chance.randrange(1, 300), chance.randrange(300)]) % end
                 data = data[:at] + struct.pack(packer, number) + data[at + width :]
@@ -127,7 +127,7 @@ def damage(data: bytes, chance: random.Random, tokens: list[str]) -> bytes:
 
 
 def packed(data: bytes, chance: random.Random, codecs: str = "nnnnngz") -> bytes:
-    """Return bytes as they are, or compressed, perhaps damaged then."""
+    """Return bytes unchanged or compressed, and then sometimes damaged."""
     codec = chance.choice(codecs)
     if codec == "n":
         return data
@@ -149,7 +149,7 @@ def value_of(chance: random.Random, depth: int = 0) -> Any:
 
 
 def _flat(chance: random.Random, rows: int) -> Any:  # noqa: PLR0911 - one line a type
-    """Return an array without others within it."""
+    """Return an array without nested arrays."""
     texts = [chance.choice(["", "a", "é" * 9, "x" * 40, None]) for _ in range(rows)]
     numbers = [chance.randrange(-1000, 1000) for _ in range(rows)]
     match chance.randrange(7):
@@ -172,33 +172,33 @@ def _array(chance: random.Random, rows: int, depth: int = 0) -> Any:
     """Return an array of any layout."""
     inner = partial(_array, chance, depth=depth + 1)
     offsets = pa.array(sorted(chance.randrange(2 * rows + 1) for _ in range(rows + 1)), pa.int32())
-    match chance.randrange(16) if depth < _MOST_LEVELS else 0:
+    match chance.randrange(16) if depth < _MAX_LEVELS else 0:
         case 8:
             indices = [chance.choice([0, 1, 2, None]) for _ in range(rows)]
-            found = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int8()), inner(3))
+            array = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int8()), inner(3))
         case 9 if rows:
-            found = pa.RunEndEncodedArray.from_arrays(pa.array([*range(1, rows), rows + 2], pa.int32()), inner(rows))
+            array = pa.RunEndEncodedArray.from_arrays(pa.array([*range(1, rows), rows + 2], pa.int32()), inner(rows))
         case 10 | 11:
-            found = pa.ListArray.from_arrays(offsets, inner(2 * rows + 1))
+            array = pa.ListArray.from_arrays(offsets, inner(2 * rows + 1))
         case 12:
             starts, sizes = ([chance.randrange(most) for _ in range(rows)] for most in (rows + 1, 3))
-            found = pa.ListViewArray.from_arrays(
+            array = pa.ListViewArray.from_arrays(
                 pa.array(starts, pa.int32()), pa.array(sizes, pa.int32()), inner(rows + 3)
             )
         case 13:
             values = inner(2 * rows)
-            found = pa.FixedSizeListArray.from_arrays(values.slice(0, len(values) // 2 * 2), 2)
+            array = pa.FixedSizeListArray.from_arrays(values.slice(0, len(values) // 2 * 2), 2)
         case 14:
             items = inner(2 * rows + 1)
             keys = pa.array([f"k{number}" for number in range(len(items))], pa.string())
-            found = pa.MapArray.from_arrays(offsets, keys, items)
+            array = pa.MapArray.from_arrays(offsets, keys, items)
         case 15:
             members = [inner(rows), inner(rows)]
             shortest = min(map(len, members))
-            found = pa.StructArray.from_arrays([each.slice(0, shortest) for each in members], ["a", "é"])
+            array = pa.StructArray.from_arrays([member.slice(0, shortest) for member in members], ["a", "é"])
         case _:
-            found = _flat(chance, rows)
-    return found
+            array = _flat(chance, rows)
+    return array
 
 
 def _batch(chance: random.Random) -> pa.RecordBatch:
@@ -211,7 +211,7 @@ def _batch(chance: random.Random) -> pa.RecordBatch:
 
 
 def _writable(chance: random.Random, write: Callable[[pa.Table], None]) -> None:
-    """Write a table of such columns as a format takes."""
+    """Write a table of columns that a format accepts."""
     while True:
         try:
             write(pa.Table.from_batches([_batch(chance)]))
@@ -224,7 +224,7 @@ def _writable(chance: random.Random, write: Callable[[pa.Table], None]) -> None:
 
 
 def read_file(suffix: str, data: bytes, chance: random.Random) -> None:
-    """Read a file's rows as a load does, and print their items; digest the file, or read its head."""
+    """Read a file's rows as a load does, and print their items. Digest the file, or read its head."""
     folder = Path(tempfile.mkdtemp(prefix="ddbio-fuzz-"))
     try:
         path = folder / f"rows.{suffix}"
@@ -257,24 +257,24 @@ def read_file(suffix: str, data: bytes, chance: random.Random) -> None:
 def encode(batch: pa.RecordBatch) -> None:
     """Print the items of rows."""
     encoder = Encoder(batch.schema)
-    found = encoder.encode_view(batch)
-    text = found.buffer.tobytes()
-    for place in range(min(5, batch.num_rows)):
-        refused = any(each.row == place for each in found.refusals)
-        assert refused or isinstance(json.loads(text[found.offsets[place] : found.offsets[place + 1]]), dict)
+    encoded = encoder.encode_view(batch)
+    text = encoded.buffer.tobytes()
+    for row in range(min(5, batch.num_rows)):
+        refused = any(refusal.row == row for refusal in encoded.refusals)
+        assert refused or isinstance(json.loads(text[encoded.offsets[row] : encoded.offsets[row + 1]]), dict)
 
 
 def _items(table: pa.Table) -> Any:
-    found = []
+    items = []
     for batch in table.to_batches():
         printed = Encoder(batch.schema).encode(batch)
         text = printed.buffer.tobytes()
-        refused = {each.row for each in printed.refusals}
+        refused = {refusal.row for refusal in printed.refusals}
         spans = zip(printed.offsets[:-1], printed.offsets[1:], strict=True)
-        found += [
+        items += [
             None if row in refused else json.loads(text[a:b], object_hook=_exact) for row, (a, b) in enumerate(spans)
         ]
-    return found
+    return items
 
 
 def _exact(value: dict[str, Any]) -> dict[str, Any]:
@@ -286,8 +286,8 @@ def make_json(chance: random.Random) -> bytes:
     columns = {chance.choice(NAMES): value_of(chance) for _ in range(4)}
     rows = [
         {
-            name: each if chance.random() < 0.7 else value_of(chance)
-            for name, each in columns.items()
+            name: values if chance.random() < 0.7 else value_of(chance)
+            for name, values in columns.items()
             if chance.random() < 0.9
         }
         for _ in range(chance.choice([1, 2, 5, 40]))
@@ -299,7 +299,7 @@ def make_json(chance: random.Random) -> bytes:
 
 
 def read_plain_json(data: bytes, chance: random.Random) -> None:
-    """Read plain JSON, and compare the items with those of the plain way."""
+    """Read plain JSON, and compare the items with those of the reference."""
     outcomes = []
     for read in (read_json, partial(read_json_in_python, options=ReadOptions())):
         try:
@@ -322,7 +322,7 @@ def make_typed(chance: random.Random) -> bytes:
 
 
 def read_typed(data: bytes, chance: random.Random) -> None:
-    """Decode DynamoDB JSON by the loops and by the plain way."""
+    """Decode DynamoDB JSON by the loops and by the reference."""
     with suppress(DdbioError):
         ddbio.from_dynamodb_json(data)
     for framing in ("items", "export", "page"):
@@ -345,14 +345,14 @@ def make_csv(chance: random.Random) -> bytes:
 
 
 def make_ion(chance: random.Random) -> bytes:
-    """Return lines of Ion, as exports have them."""
+    """Return lines of Ion, as in exports."""
     generator = Generator(chance.randrange(1 << 40))
     items = [generator.item(list(generator.schema())) for _ in range(3)]
     return damage(b"".join(ion_line({"Item": item}) for item in items), chance, _ION)
 
 
 def read_ion(data: bytes, _: random.Random) -> None:
-    """Read Ion by the loop and by the plain way."""
+    """Read Ion by the loop and by the reference."""
     outcomes = []
     for read in (lambda: b"".join(IonReader(1 << 20).pieces(data)), lambda: ion_to_json_lines(data)):
         try:
@@ -375,7 +375,7 @@ def make_arrow(chance: random.Random) -> bytes:
 
 
 def make_parquet(chance: random.Random) -> bytes:
-    """Return a file of Parquet, with any encoding, without checksums."""
+    """Return a Parquet file, with any encoding, without checksums."""
     sink = io.BytesIO()
 
     def write(table: pa.Table) -> None:
@@ -397,7 +397,7 @@ def make_parquet(chance: random.Random) -> bytes:
 
 
 def make_orc(chance: random.Random) -> bytes:
-    """Return a file of ORC."""
+    """Return an ORC file."""
     sink = io.BytesIO()
 
     def write(table: pa.Table) -> None:
@@ -424,7 +424,7 @@ _AVRO_TYPES: list[Any] = [
 
 
 def make_avro(chance: random.Random) -> bytes:
-    """Return a file of Avro, with a schema of its own."""
+    """Return an Avro file with a random schema."""
     fields = []
     for number in range(chance.randrange(1, 5)):
         kind = json.loads(json.dumps(chance.choice(_AVRO_TYPES)))
@@ -433,7 +433,7 @@ def make_avro(chance: random.Random) -> bytes:
         fields.append({"name": f"c{number}", "type": kind})
     schema = {"type": "record", "name": "row", "fields": fields}
     sink = io.BytesIO()
-    # It draws from the generator of all.
+    # It uses the global random generator.
     random.seed(chance.random())
     parsed = fastavro.parse_schema(json.loads(json.dumps(schema)))
     records = fastavro.utils.generate_many(parsed, chance.choice([0, 1, 20]))
@@ -446,7 +446,7 @@ def make_avro(chance: random.Random) -> bytes:
 
 
 class Foreign:
-    """Hand an array over as other libraries do."""
+    """Array of another library, exported by the C interface."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
@@ -455,8 +455,8 @@ class Foreign:
         return pa.RecordBatchReader.from_batches(self._batch.schema, [self._batch]).__arrow_c_stream__(requested_schema)
 
 
-def _scrambled(array: Any, chance: random.Random) -> Any:
-    """Return an array that begins anywhere in its memory, and whose offsets, indices and views are anything."""
+def _scramble(array: Any, chance: random.Random) -> Any:
+    """Return an array that begins anywhere in its memory, with arbitrary offsets, indices and views."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType) or not len(array) or pa.types.is_dictionary(kind):
         return array.slice(chance.randrange(len(array) + 1))
@@ -469,16 +469,16 @@ def _scrambled(array: Any, chance: random.Random) -> Any:
         if nested
         else buffers
     )
-    changed = [None if each is None else pa.py_buffer(damage_words(each.to_pybytes(), chance)) for each in own]
+    changed = [None if buffer is None else pa.py_buffer(damage_words(buffer.to_pybytes(), chance)) for buffer in own]
     start = chance.randrange(len(array) + 1)
-    children = [_scrambled(array.values, chance)] if nested else None
+    children = [_scramble(array.values, chance)] if nested else None
     if nested and len(children[0]) < len(array.values):
         children = [array.values]
     return pa.Array.from_buffers(kind, len(array) - start, changed, -1, start + array.offset, children=children)
 
 
 def damage_words(data: bytes, chance: random.Random) -> bytes:
-    """Return as many bytes, some of them others."""
+    """Return the same number of bytes, some of them changed."""
     data = bytearray(data)
     for _ in range(chance.choice([0, 0, 1, 1, 3])):
         packer, width = chance.choice(_PACKERS)
@@ -491,11 +491,11 @@ def damage_words(data: bytes, chance: random.Random) -> bytes:
 
 
 def read_c_data(data: bytes, _: random.Random) -> None:
-    """Make arrays whose memory is damaged, and hand them over by the C data interface."""
+    """Make arrays whose memory is damaged, and export them by the C data interface."""
     chance = random.Random(data)
     batch = _batch(chance)
     with suppress(pa.ArrowException, ValueError, NotImplementedError, TypeError):
-        columns = [_scrambled(column, chance) for column in batch.columns]
+        columns = [_scramble(column, chance) for column in batch.columns]
         rows = min(map(len, columns))
         batch = pa.RecordBatch.from_arrays([column.slice(0, rows) for column in columns], batch.schema.names)
     for use in (ddbio.to_dynamodb_json, ddbio.digest):
@@ -507,7 +507,7 @@ def read_c_data(data: bytes, _: random.Random) -> None:
 
 
 def make_state(chance: random.Random) -> bytes:
-    """Return the name of a state file, and its text, with damage."""
+    """Return the name of a state file, and its text, damaged."""
     names = sorted(_state_files())
     name = chance.choice(names)
     return name.encode() + b"\0" + damage(_state_files()[name], chance, _STATE)
@@ -533,8 +533,8 @@ def _state_files() -> dict[str, bytes]:
     if not _known_states:
         with tempfile.TemporaryDirectory() as folder:
             _commit(Path(folder))
-            known = {path.relative_to(folder).as_posix(): path.read_bytes() for path in Path(folder).rglob("*.json")}
-        _known_states.update({name: text for name, text in known.items() if name.startswith("_ddbio/")})
+            texts = {path.relative_to(folder).as_posix(): path.read_bytes() for path in Path(folder).rglob("*.json")}
+        _known_states.update({name: text for name, text in texts.items() if name.startswith("_ddbio/")})
         for kind, state in _STATES.items():
             _known_states[f"_ddbio/{_OTHER_JOB}.{kind}.json"] = json.dumps(state).encode()
     return _known_states
@@ -552,7 +552,7 @@ def _commit(folder: Path) -> None:
 
 
 def read_state(data: bytes, _: random.Random) -> None:
-    """Put a state file into a folder that a job wrote, and begin another job there; it may harm nothing outside."""
+    """Put a state file into a folder of a job, and start another job there. Nothing outside may be damaged."""
     name, _, text = data.partition(b"\0")
     with tempfile.TemporaryDirectory(prefix="ddbio-fuzz-") as above:
         folder = Path(above, "target")
@@ -571,7 +571,7 @@ def read_state(data: bytes, _: random.Random) -> None:
             with suppress(DdbioError):
                 use()
         assert beside.read_text() == "untouched"
-        assert sorted(each.name for each in Path(above).iterdir()) == ["target", "x"]
+        assert sorted(path.name for path in Path(above).iterdir()) == ["target", "x"]
 
 
 # ---- HTTP
@@ -603,7 +603,7 @@ def _answer(body: bytes, head: str = "", *, checksum: bool = True) -> bytes:
 
 
 def make_http(chance: random.Random) -> bytes:
-    """Return a damaged answer: its head and body, or a body of another length or checksum."""
+    """Return a damaged response: its head and body, or a body of another length or checksum."""
     body = json.dumps(_PAGE).encode()
     match chance.randrange(4):
         case 0:
@@ -611,7 +611,7 @@ def make_http(chance: random.Random) -> bytes:
         case 1:
             return damage(_answer(gzip.compress(body, mtime=0), "Content-Encoding: gzip\r\n"), chance, [])
         case 2:
-            # With a checksum that fits: the body itself is hostile.
+            # With a matching checksum, the body itself is hostile.
             return _answer(damage(body, chance, _TYPED))
     chunked = b"%x\r\n" % len(body) + body + b"\r\n0\r\n\r\n"
     return damage(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked, chance, _HTTP)
@@ -621,7 +621,7 @@ _left: list[bytes] = []
 
 
 def read_http(data: bytes, _: random.Random) -> None:
-    """Scan a table whose first answer is damaged, and the later ones are whole."""
+    """Scan a table whose first response is damaged. The later ones are valid."""
     _left[:] = [data]
     with suppress(DdbioError):
         rows = ddbio.read_table("orders", endpoint_url=_server(), region="us-east-1", deadline_seconds=3)
@@ -630,7 +630,7 @@ def read_http(data: bytes, _: random.Random) -> None:
 
 @functools.cache
 def _server() -> str:
-    # Many threads of the usual size would not fit into the memory that there is.
+    # Many threads with the default stack size would not fit into the available memory.
     threading.stack_size(512 * 1024)
     server = socket.create_server(("127.0.0.1", 0))
     threading.Thread(target=_accept, args=(server,), daemon=True).start()

@@ -1,7 +1,7 @@
-"""Untrusted bytes give a correct result or one error of ours, in a process of 2 GiB, and never its end.
+"""Untrusted bytes give a correct result or one error of ours, in a process of 2 GiB, and never end it.
 
-Inputs are made from numbers, and damaged in structured ways: see ``inputs.py``. What a fuzzer finds is saved, and goes
-into ``corpus/KIND/`` once it is mended, whose files every commit reads.
+Inputs are made from numbers, and damaged in structured ways: see ``inputs.py``. A finding of a fuzzer is saved. After
+the fix it is added to ``corpus/KIND/``, whose files every commit reads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KINDS = ("dynamodb-json", "json", "csv", "ion", "arrow", "c-data", "parquet", "a
 MOST_INPUTS = 1_000_000
 
 
-def test_past_findings_stay_mended():
+def test_past_findings_stay_fixed():
     """Every input that once ended a process, hung, took all memory or raised another error is read."""
     assert run_corpus() == len(list(CORPUS.glob("*/*")))
     assert {path.name for path in CORPUS.iterdir()} == set(KINDS)
@@ -26,12 +26,12 @@ def test_past_findings_stay_mended():
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_damaged_input_ends_the_process(kind, seeds, tmp_path):
-    """For a minute, whole and damaged inputs of each kind are read; one that is read wrongly is saved and named."""
+    """For a minute, sound and damaged inputs of each kind are read. One that is misread is saved and named."""
     assert run(kind, seeds(1, 1).start, MOST_INPUTS, 60, tmp_path) > 0
 
 
-def test_what_ends_the_process_is_named_and_saved(tmp_path, monkeypatch):
-    """The input that a crash, an error or too much memory came from is found again by its number."""
+def test_an_input_that_ends_the_process_is_named_and_saved(tmp_path, monkeypatch):
+    """The input that caused a crash, an error or too much memory is made again by its number."""
     broken = tmp_path / "sitecustomize.py"
     broken.write_text(
         "import os, signal, sys\n"

@@ -1,4 +1,4 @@
-"""Compare the compiled loops with the plain reference on the same bytes."""
+"""Comparison of the compiled loops with the reference on the same bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ddbio.items.schema.arrow import normalize_schema
 
 
 def by_reference(body: bytes, schema: pa.Schema, framing: Any, nulls: str = "merge") -> Any:
-    """Return the batch and its misfits, or the error, of the plain reference."""
+    """Return the batch and its misfits, or the error, of the reference."""
     log = MisfitLog()
     try:
         items = list(checked_items(body, framing))
@@ -35,19 +35,19 @@ def by_kernel(decoder: KernelDecoder, body: bytes | memoryview, framing: Any) ->
     return batch, decoder.misfits, decoder.log.merged_nulls
 
 
-def assert_same(found: Any, expected: Any, body: bytes) -> None:
+def assert_same(actual: Any, expected: Any, body: bytes) -> None:
     """Compare two outcomes."""
     if isinstance(expected, DecodeError):
-        assert isinstance(found, DecodeError), f"accepted what the reference refuses with {expected}: {body!r}"
-        assert found.args == expected.args, body
+        assert isinstance(actual, DecodeError), f"accepted what the reference refuses with {expected}: {body!r}"
+        assert actual.args == expected.args, body
         return
-    assert not isinstance(found, DecodeError), f"refused with {found}: {body!r}"
-    assert found[1:] == expected[1:], (found[1:], expected[1:], body)
-    found[0].validate(full=True)
-    assert found[0].schema.equals(expected[0].schema, check_metadata=True)
-    if not found[0].equals(expected[0]):
+    assert not isinstance(actual, DecodeError), f"refused with {actual}: {body!r}"
+    assert actual[1:] == expected[1:], (actual[1:], expected[1:], body)
+    actual[0].validate(full=True)
+    assert actual[0].schema.equals(expected[0].schema, check_metadata=True)
+    if not actual[0].equals(expected[0]):
         for name in expected[0].schema.names:
-            if not found[0].column(name).equals(expected[0].column(name)):
+            if not actual[0].column(name).equals(expected[0].column(name)):
                 raise AssertionError(
-                    (name, found[0].column(name).to_pylist(), expected[0].column(name).to_pylist(), body)
+                    (name, actual[0].column(name).to_pylist(), expected[0].column(name).to_pylist(), body)
                 )

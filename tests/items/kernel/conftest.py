@@ -1,4 +1,4 @@
-"""Let the tests of this folder import its generator and comparison."""
+"""Makes the generator and the comparison importable for the tests of this folder."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Digest generated rows in a process of its own, with every array that is read or written freely at a guard page.
+"""Digests generated rows in a separate process, with every array that loops read or write unchecked at a guard page.
 
-The arguments are ``SEED COUNT [broken]``: ``broken`` makes the last text of each column longer than its
-bytes, so that a load must overrun. Every batch is held against the plain reference, and slices of it too.
+The arguments are ``SEED COUNT [broken]``: ``broken`` makes the last text of each column longer than its bytes, so that
+a load must overrun. Every batch, and slices of it, are compared with the reference.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ plain_view, plain_offsets = arrays.view_of, arrays.offsets_of
 
 
 def guarded_view(buffer, dtype) -> np.ndarray:
-    """Return what a buffer holds, before a guard page."""
+    """Return a copy of a buffer before a guard page."""
     view = copy_before_guard(plain_view(buffer, dtype))
     view.flags.writeable = False
     return view
@@ -53,7 +53,7 @@ def digest_or_refusal(rows, compute):
         return None
 
 
-def digest_plainly(rows) -> Digest:
+def digest_by_reference(rows) -> Digest:
     """Return the digest of rows by the reference."""
     added = Digest()
     added.add_items(items_of(rows))
@@ -61,7 +61,7 @@ def digest_plainly(rows) -> Digest:
 
 
 def check_texts(generator) -> None:
-    """Compare texts as anybody may have written them, some damaged, with the reference, each for itself."""
+    """Compare texts with any layout, some damaged, with the reference, each separately."""
     items = [generator.item(list(generator.schema())) for _ in range(3)]
     rescued = [generator.spell(item) for item in items]
     rescued += [mutate(text, generator.random) for text in rescued for _ in range(5)]
@@ -73,18 +73,18 @@ def check_texts(generator) -> None:
         fine = []
         for row in range(batch.num_rows):
             rows = batch.slice(row, 1)
-            wanted = digest_or_refusal(rows, digest_plainly)
-            assert digest_or_refusal(rows, lambda each: digest_of_batches([each])) == wanted, column[row]
-            fine += [row] if wanted else []
+            expected = digest_or_refusal(rows, digest_by_reference)
+            assert digest_or_refusal(rows, lambda row_batch: digest_of_batches([row_batch])) == expected, column[row]
+            fine += [row] if expected else []
         batch = batch.take(pa.array(fine, pa.int64()))
-        assert digest_of_batches([batch]) == digest_plainly(batch), column
+        assert digest_of_batches([batch]) == digest_by_reference(batch), column
 
 
 def main() -> None:
-    """Digest as many batches as were asked for, and say so."""
+    """Digest the requested number of batches, and report it."""
     arrays.view_of = digest_columns.view_of = guarded_view
     memory.allocate = memory.allocate_zeros = allocate_before_guard
-    # Every column needs more room than there is, and is walked in several pieces.
+    # Every column needs more memory than available, and is walked in several pieces.
     walker._FIRST_NODES, walker._FIRST_TEXT_BYTES, walker._FIRST_NAMES = 1, 65, 2
     walker._FIRST_TAPE_WORDS, walker._TAPE_RATIO, digest._SCRATCH_BYTES = 33, 1 << 20, 1
     texts._PIECE_BYTES, texts._pool = 1000, ObjectPool(1, 0)
@@ -108,7 +108,7 @@ def main() -> None:
             rows = batch.slice(start, length)
             computed = digest_of_batches([rows])
             if not IS_BROKEN:
-                assert computed == digest_plainly(rows), (number, start, length)
+                assert computed == digest_by_reference(rows), (number, start, length)
         if not IS_BROKEN:
             check_texts(generator)
     sys.stdout.write(f"{count} batches, checked: {CHECKED}\n")

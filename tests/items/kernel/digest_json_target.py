@@ -1,7 +1,7 @@
-"""Digest damaged documents in a process of its own, with their bytes at a guard page.
+"""Digests damaged documents in a separate process, with their bytes at a guard page.
 
-The arguments are ``SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
-Every document is held against the plain reference: the same digest, or the same refusal.
+The arguments are ``SEED COUNT [broken]``: ``broken`` removes the padding, so that a load must overrun. Every document
+is compared with the reference: the same digest, or the same refusal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ddbio.items.kernel.tape import digest, walker
 
 
 def by_walk(body: bytes, framing: str) -> Digest | str:
-    """Return the walk's digest, or why it is refused."""
+    """Return the walk's digest, or the reason of the refusal."""
     items = digest_json.JsonDigest()
     try:
         items.add(body, framing)
@@ -33,7 +33,7 @@ def by_walk(body: bytes, framing: str) -> Digest | str:
 
 
 def by_reference(body: bytes, framing: str) -> Digest | str:
-    """Return the reference's digest, or why it is refused."""
+    """Return the reference's digest, or the reason of the refusal."""
     items = Digest()
     try:
         items.add_items(checked_items(body, framing))
@@ -43,9 +43,9 @@ def by_reference(body: bytes, framing: str) -> Digest | str:
 
 
 def main() -> None:
-    """Digest as many documents as were asked for, and say so."""
+    """Digest the requested number of documents, and report it."""
     memory.allocate = memory.allocate_zeros = allocate_before_guard
-    # Every document needs more room than there is.
+    # Every document needs more memory than available.
     walker._FIRST_NODES, walker._FIRST_TEXT_BYTES, walker._FIRST_NAMES = 1, 65, 2
     walker._FIRST_TAPE_WORDS, walker._TAPE_RATIO, digest._SCRATCH_BYTES = 33, 1 << 20, 1
     if IS_BROKEN:
@@ -58,14 +58,14 @@ def main() -> None:
     for number in range(seed, seed + count):
         generator = Generator(number)
         framing = generator.random.choice(["items", "export", "page"])
-        whole = generator.document([generator.item(list(generator.schema())) for _ in range(3)], framing)
-        for body in [whole, *(mutate(whole, generator.random) for _ in range(20))]:
-            found = by_walk(body, framing)
+        sound = generator.document([generator.item(list(generator.schema())) for _ in range(3)], framing)
+        for body in [sound, *(mutate(sound, generator.random) for _ in range(20))]:
+            actual = by_walk(body, framing)
             if not IS_BROKEN:
-                wanted = by_reference(body, framing)
-                assert found == wanted, (body, framing, found, wanted)
-                n_refused += isinstance(found, str)
-                n_walked += isinstance(found, Digest)
+                expected = by_reference(body, framing)
+                assert actual == expected, (body, framing, actual, expected)
+                n_refused += isinstance(actual, str)
+                n_walked += isinstance(actual, Digest)
     sys.stdout.write(f"{n_walked > count and n_refused > count}, checked: {CHECKED}\n")
     sys.stderr.write(f"{n_walked} digested, {n_refused} refused\n")
 

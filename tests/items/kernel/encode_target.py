@@ -1,7 +1,7 @@
-"""Encode generated rows in a process of its own, with every array that is read or written freely at a guard page.
+"""Encodes generated rows in a separate process, with every array that loops read or write unchecked at a guard page.
 
-The arguments are ``SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun. Every
-row is held against the plain reference, and against what a service of its own would refuse to store.
+The arguments are ``SEED COUNT [broken]``: ``broken`` removes the padding, so that a load must overrun. Every row is
+compared with the reference, and with the checks of the fake service.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ddbio.testing.request import stored_item
 
 
 def prepare() -> None:
-    """Give every array exactly the room that its rows need."""
+    """Give every array exactly the size that its rows need."""
     encode_load.allocate = encoder.allocate = allocate_before_guard
     encode_load._MIN_BYTES = encode_load._MIN_WORDS = 0
     encode_load._GROWTH, encoder._AHEAD = 1, 0
@@ -41,16 +41,16 @@ def prepare() -> None:
 
 
 def guarded_checker(nodes, rules):
-    """Return what checks texts, each array before a guard page."""
-    checker, places = make_checker(nodes, rules)
-    guarded = Checker(*(allocate_before_guard(each.nbytes).view(each.dtype) for each in checker))
-    for copy, each in zip(guarded, checker, strict=True):
-        copy[:] = each
-    return guarded, places
+    """Return a checker of texts with each array before a guard page."""
+    checker, offsets = make_checker(nodes, rules)
+    guarded = Checker(*(allocate_before_guard(array.nbytes).view(array.dtype) for array in checker))
+    for copy, array in zip(guarded, checker, strict=True):
+        copy[:] = array
+    return guarded, offsets
 
 
 def stored_size(item) -> int:
-    """Return the size under which a service would store the item, -1 where it would not."""
+    """Return the size with which the fake service would store the item, or -1 if it would refuse it."""
     try:
         return stored_item(item)[1]
     except Refusal:
@@ -58,7 +58,7 @@ def stored_size(item) -> int:
 
 
 def check(batch, encoded) -> None:
-    """Compare each row with the reference and with what a service would store."""
+    """Compare each row with the reference and with the stored item of the fake service."""
     refused = {refusal.row for refusal in encoded.refusals}
     body = encoded.buffer.tobytes()
     for row, item in enumerate(items_of(batch)):
@@ -70,9 +70,9 @@ def check(batch, encoded) -> None:
 
 
 def check_plain(batch, encoded) -> None:
-    """Print the same rows without types: they are as many, and JSON."""
+    """Print the same rows without types: their number is equal, and they are JSON."""
     printed = KernelEncoder(batch.schema, {}, EncodeOptions(), (b"", b"\n"), is_plain=True).print_batch(batch)
-    assert [each.row for each in printed.refused] == [refusal.row for refusal in encoded.refusals]
+    assert [refusal.row for refusal in printed.refused] == [refusal.row for refusal in encoded.refusals]
     lines = printed.text.tobytes().splitlines()
     assert len(lines) == batch.num_rows - len(printed.refused)
     for line in lines:
@@ -80,7 +80,7 @@ def check_plain(batch, encoded) -> None:
 
 
 def check_texts(generator) -> None:
-    """Compare a rescue column of texts as anybody may have written them, some damaged, with the reference."""
+    """Compare a rescue column of texts with any layout, some damaged, with the reference."""
     items = [generator.item(list(generator.schema())) for _ in range(5)]
     texts = [generator.spell(item) for item in items]
     texts += [mutate(text, generator.random) for text in texts for _ in range(10)]
@@ -101,7 +101,7 @@ def check_texts(generator) -> None:
 
 
 def main() -> None:
-    """Encode as many batches as were asked for, and say how many rows were taken and refused."""
+    """Encode the requested number of batches, and report the numbers of accepted and refused rows."""
     prepare()
     seed, count = int(sys.argv[1]), int(sys.argv[2])
     n_taken = n_refused = 0

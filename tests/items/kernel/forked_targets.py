@@ -1,7 +1,7 @@
-"""Run targets, each in a fork of one process that has loaded the loops, and say how each ended.
+"""Runs targets, each in a fork of one process that has loaded the loops, and reports how each ended.
 
-``python forked_targets.py '[["decode_target.py", "50000", "100"]]'``: a target replaces what allocates arrays, and may
-die of a segmentation fault, so it has a process; but what it imports is loaded only once for all.
+``python forked_targets.py '[["decode_target.py", "50000", "100"]]'``: a target replaces the allocation of arrays, and
+may die of a segmentation fault, so it has its own process. Its imports are loaded only once for all targets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent
 
 
 class Ended(NamedTuple):
-    """How a target ended: its exit code, or the negative number of a signal, and what it wrote."""
+    """End of a target: its exit code, or the negative number of a signal, and its output."""
 
     code: int
     written: str
@@ -28,12 +28,12 @@ class Ended(NamedTuple):
 
 
 def run(*runs: tuple[str, ...], checked: bool) -> dict[tuple[str, ...], Ended]:
-    """Run targets with their arguments, all with the same build of the loops, and return how each ended."""
+    """Run targets with their arguments, all with the same build of the loops, and return their ends."""
     environment = {**os.environ, "DDBIO_KERNEL": str(checked_library())} if checked else dict(os.environ)
     command = [sys.executable, "-X", "faulthandler=0", __file__, json.dumps(runs)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return {each: Ended(*ended) for each, ended in zip(runs, json.loads(done.stdout), strict=True)}
+    return {target_run: Ended(*ended) for target_run, ended in zip(runs, json.loads(done.stdout), strict=True)}
 
 
 def checked_library() -> Path:
@@ -65,7 +65,7 @@ def run_in_fork(target: str, *arguments: str) -> Ended:
             try:
                 runpy.run_path(str(FOLDER / target), run_name="__main__")
                 code = 0
-            except BaseException:  # noqa: BLE001 - a fork never goes on with its parent's work
+            except BaseException:  # noqa: BLE001 - a fork never continues its parent's work
                 traceback.print_exc()
             finally:
                 sys.stdout.flush()
@@ -77,9 +77,9 @@ def run_in_fork(target: str, *arguments: str) -> Ended:
 
 
 def main() -> None:
-    """Load the loops, and run what the argument names."""
+    """Load the loops, and run the targets that the argument names."""
     sys.path.insert(0, str(FOLDER.parents[2]))
-    sys.stdout.write(json.dumps([run_in_fork(*each) for each in json.loads(sys.argv[1])]))
+    sys.stdout.write(json.dumps([run_in_fork(*target_run) for target_run in json.loads(sys.argv[1])]))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Bring texts and lists into another order in a process of its own, with what they are read from at a guard page.
+"""Reorders texts and lists in a separate process, with the inputs at a guard page.
 
-The arguments are ``SEED COUNT [broken]``: ``broken`` lets the last text end behind the data.
+The arguments are ``SEED COUNT [broken]``: with ``broken`` the last text ends after the data.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from ddbio.items.kernel.memory import PAD
 
 
 def main() -> None:
-    """Bring as many columns as were asked for into an order by chance, and hold each against Python's own."""
+    """Reorder the requested number of columns at random, and compare each with Python's result."""
     chance = random.Random(int(sys.argv[1]))
     for _ in range(int(sys.argv[2])):
         texts = [chance.randbytes(chance.randrange(70)) for _ in range(chance.randrange(1, 20))]
         order = chance.sample(range(len(texts)), chance.randrange(1, len(texts) + 1))
         if IS_BROKEN:
             order = list(range(len(texts)))
-        whole = b"".join(texts)
-        data = copy_before_guard(whole)
-        places = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+        joined = b"".join(texts)
+        data = copy_before_guard(joined)
+        offsets = np.cumsum([0, *map(len, texts)], dtype=np.int32)
         if IS_BROKEN:
-            places[-1] += 1
-        wanted = [texts[row] for row in order]
-        out = allocate_before_guard(sum(map(len, wanted)) + PAD)
+            offsets[-1] += 1
+        expected = [texts[row] for row in order]
+        out = allocate_before_guard(sum(map(len, expected)) + PAD)
         ends = np.zeros(len(order), np.int32)
-        given = np.array(order, np.int64)
-        gather_texts(data, places, given, out, ends)
-        assert out[: ends[-1]].tobytes() == b"".join(wanted)
+        indices = np.array(order, np.int64)
+        gather_texts(data, offsets, indices, out, ends)
+        assert out[: ends[-1]].tobytes() == b"".join(expected)
         elements, list_ends = np.zeros(ends[-1], np.int64), np.zeros(len(order), np.int32)
-        gather_lists(places, given, elements, list_ends)
-        assert bytes(whole[each] for each in elements.tolist()) == b"".join(wanted)
+        gather_lists(offsets, indices, elements, list_ends)
+        assert bytes(joined[element] for element in elements.tolist()) == b"".join(expected)
         assert list_ends.tolist() == ends.tolist()
     sys.stdout.write(f"checked: {CHECKED}\n")
 

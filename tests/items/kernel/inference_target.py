@@ -1,7 +1,7 @@
-"""Observe damaged documents in a process of its own, with every array that grows and the bytes at a guard page.
+"""Infers schemas of damaged documents in a separate process, with every growing array and the bytes at a guard page.
 
-The arguments are ``SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
-Every document is held against the plain inference: the same shape, or the same refusal.
+The arguments are ``SEED COUNT [broken]``: ``broken`` removes the padding, so that a load must overrun. Every document
+is compared with the plain inference: the same shape, or the same refusal.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ddbio.items.object_pool import ObjectPool
 
 
 def main() -> None:
-    """Observe as many documents as were asked for, and say so."""
+    """Infer the schemas of the requested number of documents, and report it."""
     memory.allocate = memory.allocate_zeros = allocate_before_guard
-    # Arrays are as large as one document needs, and serve no other.
+    # Arrays have the size that one document needs, and are not reused.
     inference._pool = ObjectPool(0, 0)
-    # Every document needs more room than there is.
+    # Every document needs more memory than available.
     inference.PIECE_BYTES = 200
     walker._FIRST_NODES, walker._FIRST_TEXT_BYTES, walker._FIRST_NAMES = 1, 65, 2
     walker._FIRST_TAPE_WORDS, walker._TAPE_RATIO = 33, 1 << 20
@@ -36,8 +36,8 @@ def main() -> None:
     for number in range(seed, seed + count):
         generator = Generator(number)
         framing = generator.random.choice(["items", "export", "page"])
-        whole = generator.document([generator.item(list(generator.schema())) for _ in range(3)], framing)
-        for body in [whole, *(mutate(whole, generator.random) for _ in range(20))]:
+        sound = generator.document([generator.item(list(generator.schema())) for _ in range(3)], framing)
+        for body in [sound, *(mutate(sound, generator.random) for _ in range(20))]:
             if IS_BROKEN:
                 inference.shape_of_items([(body, framing)])
             elif assert_same_shape([body], framing) is None:

@@ -1,7 +1,7 @@
-"""Print damaged lines of Ion in a process of its own, with every array that is read or written freely at a guard page.
+"""Prints damaged lines of Ion in a separate process, with every unchecked array at a guard page.
 
-The arguments are ``SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun. What comes
-of each line is held against the plain reference.
+The arguments are ``SEED COUNT [broken]``: ``broken`` removes the padding, so that a load must overrun. The output of
+each line is compared with the reference.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TOKENS = [
 
 
 def damage(line: bytes, chance: random.Random) -> bytes:
-    """Return the line with some of it gone or something of Ion put in."""
+    """Return the line with a part removed or a part of Ion inserted."""
     if chance.random() < 0.3:
         return mutate(line, chance)
     for _ in range(chance.randrange(4)):
@@ -41,15 +41,15 @@ def damage(line: bytes, chance: random.Random) -> bytes:
     return line
 
 
-def _told(change: Change) -> str:
+def _format_change(change: Change) -> str:
     images = (change.keys, change.new_image, change.old_image)
     return f"{change.write_time} {[image and item_hash(image) for image in images]}"
 
 
 def outcome(lines: bytes, *, changes: bool) -> list[str] | None:
-    """Return what a decoder would be told by lines of JSON, None if it would refuse them."""
+    """Return the decoded contents of lines of JSON, or None if a decoder would refuse them."""
     try:
-        return [_told(each) for each in checked_changes(lines)] if changes else [
+        return [_format_change(change) for change in checked_changes(lines)] if changes else [
             str(item_hash(item)) for item in checked_items(lines, "export")
         ]  # fmt: skip
     except DecodeError:
@@ -57,7 +57,7 @@ def outcome(lines: bytes, *, changes: bool) -> list[str] | None:
 
 
 def by_reference(body: bytes, *, changes: bool) -> list[str] | None:
-    """Return the outcome of the plain way."""
+    """Return the outcome of the reference."""
     try:
         return outcome(ion_to_json_lines(body), changes=changes)
     except DecodeError:
@@ -65,7 +65,7 @@ def by_reference(body: bytes, *, changes: bool) -> list[str] | None:
 
 
 def by_loop(body: bytes, *, changes: bool) -> list[str] | None:
-    """Return the outcome of the compiled loop, with arrays that this body just fits."""
+    """Return the outcome of the compiled loop, with arrays of exactly the needed size."""
     try:
         return outcome(b"".join(IonReader(1 << 16).pieces(body)), changes=changes)
     except DecodeError:
@@ -73,7 +73,7 @@ def by_loop(body: bytes, *, changes: bool) -> list[str] | None:
 
 
 def main() -> None:
-    """Print as many bodies as were asked for, and say how many the loop took by itself."""
+    """Print the requested number of bodies, and report how many the loop printed itself."""
     ion_blocks.allocate = allocate_before_guard
     ion_blocks.PIECE_BYTES = ion.RESERVED_BYTES + 300
     if IS_BROKEN:
@@ -91,11 +91,11 @@ def main() -> None:
         for body, changes in ((items, False), (record, True), (wrapped, True)):
             for _ in range(10):
                 damaged = damage(body, generator.random)
-                found = by_loop(damaged, changes=changes)
+                outcome_of_loop = by_loop(damaged, changes=changes)
                 if not IS_BROKEN:
-                    assert found == by_reference(damaged, changes=changes), damaged
-                n_held += found is not None
-                n_refused += found is None
+                    assert outcome_of_loop == by_reference(damaged, changes=changes), damaged
+                n_held += outcome_of_loop is not None
+                n_refused += outcome_of_loop is None
     sys.stdout.write(f"{n_held > 0 and n_refused > 0}, checked: {CHECKED}\n")
     sys.stderr.write(f"{n_held} bodies taken, {n_refused} refused\n")
 

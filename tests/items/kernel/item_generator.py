@@ -1,4 +1,4 @@
-"""Generate items, schemas that nearly fit them, and ways to spell both, from a seed: a hundred thousand in seconds."""
+"""Generator of items, schemas that nearly fit them, and texts of both, from a seed: a hundred thousand in seconds."""
 
 # ruff: noqa: PLR0911 - one line a type
 from __future__ import annotations
@@ -34,7 +34,7 @@ NUMBER_TYPES += [pa.decimal128(38, 38), pa.decimal256(60, 20), pa.float32()]
 
 
 class Generator:
-    """Draw schemas and items from one seed."""
+    """Generator of schemas and items from one seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -109,10 +109,12 @@ class Generator:
         if self.random.random() < 0.1:
             return self.number()
         if pa.types.is_decimal(arrow_type):
-            whole = self.random.randrange(10 ** max(1, min(18, arrow_type.precision - arrow_type.scale)))
-            text = f"{whole if arrow_type.precision > arrow_type.scale else 0}.{self.random.randrange(100):02d}".rstrip(
-                "0"
-            ).rstrip(".")
+            integer = self.random.randrange(10 ** max(1, min(18, arrow_type.precision - arrow_type.scale)))
+            text = (
+                f"{integer if arrow_type.precision > arrow_type.scale else 0}.{self.random.randrange(100):02d}".rstrip(
+                    "0"
+                ).rstrip(".")
+            )
             return self.random.choice(["", "-"]) + text
         bits = arrow_type.bit_width - 1 if pa.types.is_integer(arrow_type) else 60
         number = self.random.getrandbits(self.random.randrange(1, bits + 1))
@@ -124,7 +126,7 @@ class Generator:
         return {tag: self.content(tag, depth)}
 
     def content(self, tag: str, depth: int) -> Any:
-        """Draw what a type holds."""
+        """Draw the content of a type."""
         match tag:
             case "S":
                 return self.random.choice(TEXTS)
@@ -144,7 +146,7 @@ class Generator:
         return [self.content(ELEMENTS[tag], 0) for _ in range(self.random.randrange(4))]
 
     def number(self) -> str:
-        """Draw a number in one of many spellings."""
+        """Draw a number in one of many notations."""
         if self.random.random() < 0.5:
             return self.random.choice(NUMBERS)
         digits = str(self.random.randrange(1, 10 ** self.random.randrange(1, 39)))
@@ -197,16 +199,16 @@ class Generator:
 
 
 def deepest_items() -> list[dict[str, Any]]:
-    """Return items of as many levels as are walked, and of one more, that end with a value of each kind."""
-    found = []
+    """Return items of the maximum number of levels, and of one more, that end with a value of each kind."""
+    items = []
     for inner in ({"S": "x"}, {"SS": ["a", "b"]}, {"NS": ["1"]}, {"L": []}, {"M": {}}, {"L": [{"M": {}}]}):
         value: dict[str, Any] = inner
         for level in range(MAX_SKIPPED_DEPTH):
             value = {"L": [value]} if level % 2 else {"M": {"a": value}}
-        found.append({"pk": {"S": "a"}, "n": {"N": "1"}, "deep": value})
-    return found
+        items.append({"pk": {"S": "a"}, "n": {"N": "1"}, "deep": value})
+    return items
 
 
 def _units(text: str) -> list[int]:
     encoded = text.encode("utf-16-le")
-    return [int.from_bytes(encoded[place : place + 2], "little") for place in range(0, len(encoded), 2)]
+    return [int.from_bytes(encoded[offset : offset + 2], "little") for offset in range(0, len(encoded), 2)]

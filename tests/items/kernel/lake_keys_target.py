@@ -1,7 +1,7 @@
-"""Write keys of lake rows in a process of its own, with their texts at a guard page.
+"""Writes keys of lake rows in a separate process, with their texts at a guard page.
 
-The arguments are ``SEED COUNT [broken]``: ``broken`` lets the last text end behind the data.
-Every key is held against Python's own text, and its checksum against zlib's.
+The arguments are ``SEED COUNT [broken]``: with ``broken`` the last text ends after the data. Every key is compared with
+Python's text, and its checksum with zlib's.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from ddbio.items.kernel.memory import PAD
 
 
 def guarded(texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Return texts one behind the other, up to a guard page, and where each begins and ends."""
-    whole = b"".join(texts)
-    return copy_before_guard(whole), np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    """Return contiguous texts up to a guard page, and their offsets."""
+    joined = b"".join(texts)
+    return copy_before_guard(joined), np.cumsum([0, *map(len, texts)], dtype=np.int64)
 
 
 def main() -> None:
-    """Write the keys of as many batches as were asked for."""
+    """Write the keys of the requested number of batches."""
     chance, tables = random.Random(int(sys.argv[1])), tables_of(CRC_32)
     for _ in range(int(sys.argv[2])):
         count, n_keys = chance.randrange(1, 20), chance.choice((1, 2))
         parts = [[chance.randbytes(chance.randrange(70)) for _ in range(count)] for _ in range(n_keys)]
         tags = bytes(chance.choices(b"SNB", k=n_keys))
-        wanted = [
+        expected = [
             b"|".join(b"%c:%b" % pair for pair in zip(tags, row, strict=True)) for row in zip(*parts, strict=True)
         ]
-        size = sum(map(len, wanted))
+        size = sum(map(len, expected))
         out = allocate_before_guard(size + PAD)
         ends, crcs = np.zeros(count, np.int32), np.zeros(count, np.uint32)
-        given = guarded(parts[0]), guarded(parts[-1])
+        columns = guarded(parts[0]), guarded(parts[-1])
         if IS_BROKEN:
-            given[0][1][-1] += 1
-        first, second = (Texts(*each) for each in given)
+            columns[0][1][-1] += 1
+        first, second = (Texts(*column) for column in columns)
         write_keys(first, second, np.frombuffer(tags, np.uint8).copy(), tables, Keys(out, ends, crcs))
-        assert out[:size].tobytes() == b"".join(wanted)
-        assert ends.tolist() == np.cumsum([len(each) for each in wanted]).tolist()
-        assert crcs.tolist() == [crc32(each) for each in wanted]
+        assert out[:size].tobytes() == b"".join(expected)
+        assert ends.tolist() == np.cumsum([len(key) for key in expected]).tolist()
+        assert crcs.tolist() == [crc32(key) for key in expected]
     sys.stdout.write(f"checked: {CHECKED}\n")
 
 

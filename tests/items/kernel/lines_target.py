@@ -1,7 +1,6 @@
-"""Join generated rows in a process of its own, their data and what is written at a guard page.
+"""Joins generated rows in a separate process, with input and output at a guard page.
 
-The arguments are ``SEED COUNT [broken]``: ``broken`` gives offsets that end behind the data, so that a load must
-overrun.
+The arguments are ``SEED COUNT [broken]``: ``broken`` uses offsets that end after the data, so that a load must overrun.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ MOST_BYTES = 200
 
 
 def split(chance: random.Random) -> None:
-    """Split a damaged page, whose text and lines both end where the memory ends."""
+    """Split a damaged page, whose text and lines both end at a guard page."""
     item = {"a": {"S": chance.choice(['"\\', "x" * 40, "é"])}, "m": {"M": {"b": {"L": [{"N": "1"}]}, "": {"SS": [""]}}}}
     spaces = chance.choice([(",", ":"), (", ", ": ")])
     page = bytearray(json.dumps([item, {}], separators=spaces).encode()[1:])
@@ -34,7 +33,7 @@ def split(chance: random.Random) -> None:
 
 
 def main() -> None:
-    """Join as many columns as were asked for, and hold each against the plain way."""
+    """Join the requested number of columns, and compare each with Python's result."""
     chance = random.Random(int(sys.argv[1]))
     for _ in range(int(sys.argv[2])):
         split(chance)

@@ -1,6 +1,6 @@
-"""Find members in generated records, in a process of its own, the text and what is written at a guard page.
+"""Finds members in generated records in a separate process, with the text and the output at a guard page.
 
-The arguments are ``SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
+The arguments are ``SEED COUNT [broken]``: ``broken`` removes the padding, so that a load must overrun.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ NAMES = ("eventName", "SequenceNumber", "Data")
 
 
 def allocate_without_padding(n_bytes: int) -> np.ndarray:
-    """Return an array that ends where its data end."""
+    """Return an array that ends at the end of its data."""
     return allocate_before_guard(n_bytes - PAD)
 
 
 def record(chance: random.Random) -> dict[str, object]:
-    """Return a record whose members stand in any order, beside texts that look like members."""
+    """Return a record with its members in any order, and with texts that look like members."""
     data = chance.randbytes(chance.randrange(60))
     members = {
         "eventName": chance.choice(["INSERT", "", "x" * 70]),
@@ -41,7 +41,7 @@ def record(chance: random.Random) -> dict[str, object]:
 
 
 def main() -> None:
-    """Find the members of as many texts as were asked for, of which some are damaged, and compare what was whole."""
+    """Find the members of the requested number of texts, of which some are damaged, and compare the sound ones."""
     chance, refused = random.Random(int(sys.argv[1])), 0
     memory.allocate = allocate_without_padding if IS_BROKEN else allocate_before_guard
     openings = Openings(tuple(name.encode() for name in NAMES), base64=2)
@@ -50,12 +50,14 @@ def main() -> None:
     for _ in range(int(sys.argv[2])):
         records = [record(chance) for _ in range(chance.randrange(5))]
         text = json.dumps({"Records": records}, separators=(",", ":"), ensure_ascii=False).encode()
-        found = openings.find(text)
-        assert found is not None
-        expected = [[each[name] for each in records] for name in NAMES]
-        assert [each.to_pylist() for each in found[:2]] == expected[:2]
-        assert found[2].to_pylist() == [base64.b64decode(each) + b"\n" for each in expected[2]]
-        assert marks.find(memoryview(copy_before_guard(text)).toreadonly()) == {each for each in texts if each in text}
+        columns = openings.find(text)
+        assert columns is not None
+        expected = [[record_[name] for record_ in records] for name in NAMES]
+        assert [column.to_pylist() for column in columns[:2]] == expected[:2]
+        assert columns[2].to_pylist() == [base64.b64decode(value) + b"\n" for value in expected[2]]
+        assert marks.find(memoryview(copy_before_guard(text)).toreadonly()) == {
+            text_ for text_ in texts if text_ in text
+        }
         damaged = bytearray(text)
         damaged[chance.randrange(len(damaged))] = chance.choice(b'"=\\ \xff}')
         del damaged[chance.randrange(1, 2 * len(damaged)) :]

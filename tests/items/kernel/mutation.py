@@ -1,4 +1,4 @@
-"""Damage documents: cut, overwrite, drop, repeat and splice, from a seed."""
+"""Damage of documents: cut, overwrite, drop, repeat and splice, from a seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare what the walk and the plain inference see of the same bytes."""
+"""Comparison of the shapes that the walk and the plain inference see in the same bytes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ddbio.items.schema.shape import Shape, infer_shape
 
 
 def assert_same_shape(bodies: list[bytes], framing: Any) -> Shape | None:
-    """Require that both see the same, or that both refuse the bodies; return the shape."""
+    """Check that both see the same shape, or that both refuse the bodies. Return the shape."""
     try:
-        wanted = infer_shape(item for body in bodies for item in checked_items(body, framing))
+        expected = infer_shape(item for body in bodies for item in checked_items(body, framing))
     except DecodeError:
-        wanted = None
-    found = shape_of_items([(body, framing) for body in bodies])
-    assert found == wanted, (found, wanted, bodies)
-    return found
+        expected = None
+    actual = shape_of_items([(body, framing) for body in bodies])
+    assert actual == expected, (actual, expected, bodies)
+    return actual

@@ -1,7 +1,7 @@
-"""Print damaged changes in a process of its own, with every array that is read or written freely at a guard page.
+"""Prints damaged changes in a separate process, with every array that loops read or write unchecked at a guard page.
 
-The arguments are ``SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
-Each text is held against the plain reference: the same members and times, or only the reference can read it.
+The arguments are ``SEED COUNT [broken]``: ``broken`` removes the padding, so that a load must overrun. Each text is
+compared with the reference: the same members and times, or only the reference can read it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ddbio.items.plain_changes import ChangePrinter
 
 
 def by_loops(body: bytes) -> list | None:
-    """Return the time and the members of each change, or None where the reference has to read them."""
+    """Return the time and the members of each change, or None if the reference has to read them."""
     try:
         parts = ChangePrinter().print_changes(memoryview(body))
     except DecodeError:
@@ -39,7 +39,7 @@ def by_loops(body: bytes) -> list | None:
 
 
 def by_reference(body: bytes) -> list | None:
-    """Return the same in plain Python; None if a change is none, or if an image has no attributes."""
+    """Return the same in plain Python, or None if a line is not a change, or an image has no attributes."""
     try:
         changes = list(checked_changes(body))
     except DecodeError:
@@ -51,7 +51,7 @@ def by_reference(body: bytes) -> list | None:
 
 
 def lines_of(generator: Generator) -> bytes:
-    """Return some changes: the new image has the key, or not, in any order."""
+    """Return some changes, in which the new image has the key or not, in any order."""
     lines = []
     for number in range(3):
         key, image = ({**generator.item(list(generator.schema())), name: {"S": "a"}} for name in ("pk", "x"))
@@ -64,9 +64,9 @@ def lines_of(generator: Generator) -> bytes:
 
 
 def main() -> None:
-    """Print as many texts as were asked for, and say whether most were printed."""
+    """Print the requested number of texts, and report whether most were printed."""
     memory.allocate = memory.allocate_zeros = allocate_before_guard
-    # Every text needs more room than there is.
+    # Every text needs more memory than available.
     walker._FIRST_NODES, walker._FIRST_TEXT_BYTES, walker._FIRST_NAMES = 8, 65, 2
     walker._FIRST_TAPE_WORDS, walker._TAPE_RATIO = 33, 1 << 20
     if IS_BROKEN:
@@ -75,8 +75,8 @@ def main() -> None:
     n_printed = n_refused = 0
     for number in range(seed, seed + count):
         generator = Generator(number)
-        whole = lines_of(generator)
-        for body in [whole, *(mutate(whole, generator.random) for _ in range(10))]:
+        sound = lines_of(generator)
+        for body in [sound, *(mutate(sound, generator.random) for _ in range(10))]:
             printed = by_loops(body)
             if not IS_BROKEN:
                 assert printed is None or printed == by_reference(body), (body, printed)

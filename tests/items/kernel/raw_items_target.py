@@ -1,7 +1,7 @@
-"""Find the items of damaged documents in a process of its own, with their bytes at a guard page.
+"""Reads the items of damaged documents in a separate process, with their bytes at a guard page.
 
-The arguments are ``SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
-Every document is held against the plain reference: the same items and sizes, or the same refusal.
+The arguments are ``SEED COUNT [broken]``: ``broken`` removes the padding, so that a load must overrun. Every document
+is compared with the reference: the same items and sizes, or the same refusal.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ KEYS = {"pk": "S", "n": "N"}
 
 
 def by_walk(body: bytes, framing: str) -> list | str:
-    """Return each item, and its size where the walk is sure; or why the text is refused."""
+    """Return each item, and its size if the item is not doubtful, or the reason of the refusal."""
     try:
-        found = RawItemReader(KEYS, compared="pk").decode_batches(body, framing)
+        parts = RawItemReader(KEYS, compared="pk").decode_batches(body, framing)
     except DecodeError as error:
         return str(error)
     return [
         (json.loads(part.text(row)), None if part.doubtful[row] else int(part.sizes[row]))
-        for part in found
+        for part in parts
         for row in range(len(part))
     ]
 
 
 def by_reference(body: bytes, framing: str) -> list | str:
-    """Return the items, or why the text is refused."""
+    """Return the items, or the reason of the refusal."""
     try:
         return list(checked_items(body, framing))
     except DecodeError as error:
         return str(error)
 
 
-def is_same(found: list | str, wanted: list | str) -> bool:
+def is_same(actual: list | str, expected: list | str) -> bool:
     """Return whether both are the same items, with the right sizes, or the same refusal."""
-    if isinstance(found, str) or isinstance(wanted, str):
-        return found == wanted
-    sizes_agree = all(size is None or size == item_size_bytes(item) for item, size in found)
-    return sizes_agree and [item for item, _ in found] == wanted
+    if isinstance(actual, str) or isinstance(expected, str):
+        return actual == expected
+    sizes_agree = all(size is None or size == item_size_bytes(item) for item, size in actual)
+    return sizes_agree and [item for item, _ in actual] == expected
 
 
 def main() -> None:
-    """Read as many documents as were asked for, and say so."""
+    """Read the requested number of documents, and report it."""
     memory.allocate = memory.allocate_zeros = allocate_before_guard
-    # Every document needs more room than there is.
+    # Every document needs more memory than available.
     walker._FIRST_NODES, walker._FIRST_TEXT_BYTES, walker._FIRST_NAMES = 1, 65, 2
     walker._FIRST_TAPE_WORDS, walker._TAPE_RATIO = 33, 1 << 20
     if IS_BROKEN:
@@ -72,13 +72,13 @@ def main() -> None:
         items = [generator.item(list(generator.schema())) for _ in range(3)]
         for item in items[:2]:
             item |= {"pk": {"S": "a"}, "n": {"N": str(number)}}
-        whole = generator.document(items, framing)
-        for body in [whole, *(mutate(whole, generator.random) for _ in range(20))]:
-            found = by_walk(body, framing)
+        sound = generator.document(items, framing)
+        for body in [sound, *(mutate(sound, generator.random) for _ in range(20))]:
+            actual = by_walk(body, framing)
             if not IS_BROKEN:
-                assert is_same(found, by_reference(body, framing)), (body, framing, found)
-                n_refused += isinstance(found, str)
-                n_sure += not isinstance(found, str) and any(size for _, size in found)
+                assert is_same(actual, by_reference(body, framing)), (body, framing, actual)
+                n_refused += isinstance(actual, str)
+                n_sure += not isinstance(actual, str) and any(size for _, size in actual)
     sys.stdout.write(f"{n_sure > count and n_refused > count}, checked: {CHECKED}\n")
     sys.stderr.write(f"{n_sure} sure, {n_refused} refused\n")
 

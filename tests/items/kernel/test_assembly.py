@@ -1,4 +1,4 @@
-"""Record batches made of a message are what the plain reference makes, whatever types their columns have."""
+"""Record batches made of a message equal those of the reference, for all column types."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ CAST = {
 @pytest.mark.parametrize("columns", [PLAIN, CAST, {"m": CAST["m"], "s": PLAIN["s"]}, {"o": pa.bool_()}, {}])
 @pytest.mark.parametrize("count", [0, 1, 3, 700])
 def test_batches_are_those_of_the_reference(columns, count):
-    """Columns as the loops leave them, columns that are cast, both, and none are right, metadata included."""
+    """Columns of the loops, columns that are cast, both, and none are right, including metadata."""
     schema = pa.schema(list(columns.items()), metadata={"other": "dropped"})
     items = [ITEMS[row % len(ITEMS)] for row in range(count)]
     decoder = KernelDecoder(schema)
     for _ in range(2):
-        found = decoder.decode(b"".join(json.dumps(item).encode() + b"\n" for item in items), "items")
-        found.validate(full=True)
-        wanted = RowBuilder(decoder.schema, keep_nulls=False).batch(items, MisfitLog())
-        assert found.equals(wanted)
-        assert found.schema.equals(decoder.schema, check_metadata=True)
+        batch = decoder.decode(b"".join(json.dumps(item).encode() + b"\n" for item in items), "items")
+        batch.validate(full=True)
+        expected = RowBuilder(decoder.schema, keep_nulls=False).batch(items, MisfitLog())
+        assert batch.equals(expected)
+        assert batch.schema.equals(decoder.schema, check_metadata=True)
 
 
 def test_a_batch_outlives_the_next():
-    """The columns of a batch are its own: what is decoded after it leaves it as it is."""
+    """The columns of a batch are not overwritten by later decoding."""
     decoder = KernelDecoder(pa.schema([("s", pa.string())]))
     first = decoder.decode(b'{"s":{"S":"one"}}', "items")
     decoder.decode(b'{"s":{"S":"two"}}\n{}', "items")

@@ -14,15 +14,15 @@ FRAMINGS = ["items", "export", "page"]
 
 
 def drawn(seed, framing, count=200):
-    """Return a generator, a schema of some attributes, and a document of so many items."""
+    """Return a generator, a schema of some attributes, and a document of ``count`` items."""
     generator = Generator(seed)
     schema = generator.schema()
     return generator, schema, generator.document([generator.item(list(schema)) for _ in range(count)], framing)
 
 
 @pytest.mark.parametrize("framing", FRAMINGS)
-def test_batches_of_some_rows_are_parts_of_the_whole(framing, monkeypatch):
-    """Rows that fill a batch end it; the batches together are what one batch would be."""
+def test_batches_of_some_rows_are_parts_of_one_batch(framing, monkeypatch):
+    """Rows that fill a batch end it. The batches together equal one batch."""
     monkeypatch.setattr(decoder_module, "_BATCH_BYTES", 8000)
     n_batches = 0
     for seed in range(10):
@@ -38,12 +38,12 @@ def test_batches_of_some_rows_are_parts_of_the_whole(framing, monkeypatch):
 
 
 def test_damaged_documents_of_many_items_get_the_answer_of_the_reference():
-    """A document that is damaged after many items is refused, or decoded, as the reference does."""
+    """A document that is damaged after many items is refused, or decoded, as by the reference."""
     refused = 0
     for seed in range(40):
         framing = FRAMINGS[seed % 3]
-        generator, schema, whole = drawn(seed, framing, 150)
-        body = mutate(whole, generator.random)
+        generator, schema, sound = drawn(seed, framing, 150)
+        body = mutate(sound, generator.random)
         expected = by_reference(body, schema, framing)
         assert_same(by_kernel(KernelDecoder(schema), body, framing), expected, body)
         refused += not isinstance(expected, tuple)

@@ -1,6 +1,6 @@
-"""No loop leaves its arrays, whatever its input: each target runs whole, and with a bound that is broken.
+"""No loop leaves its arrays for any input: each target runs unmodified, and with a violated bound.
 
-The commit tier runs the production build of the loops, with guard pages behind their arrays; the nightly tier also runs
+The commit tier runs the production build of the loops, with guard pages after their arrays. The nightly tier also runs
 the build with checked indices.
 """
 
@@ -15,7 +15,7 @@ from forked_targets import Ended, run
 
 
 class Target(NamedTuple):
-    """What a target writes at its end, its first seed, and how many inputs it makes: whole, and with a broken bound."""
+    """Output of a target, its first seed, and its number of inputs: unmodified, and with a violated bound."""
 
     written: str
     seed: int
@@ -42,7 +42,7 @@ TARGETS = {
 }
 
 EACH_TARGET = pytest.mark.parametrize("target", TARGETS)
-WITH_CHECKED_INDICES = [pytest.mark.nightly, pytest.mark.timeout(1800)]  # the loops are compiled anew
+WITH_CHECKED_INDICES = [pytest.mark.nightly, pytest.mark.timeout(1800)]  # the loops are compiled again
 BOTH_BUILDS = pytest.mark.parametrize(
     "checked",
     [
@@ -54,16 +54,20 @@ BOTH_BUILDS = pytest.mark.parametrize(
 
 @functools.cache
 def ended(first_seed: int, *, checked: bool) -> dict[tuple[str, bool], Ended]:
-    """Return how each target ended, whole and broken, with the seeds of the whole ones shifted."""
-    whole = {(name, False): (name, str(first_seed + each.seed), str(each.count)) for name, each in TARGETS.items()}
-    broken = {(name, True): (name, str(each.seed), str(each.broken_count), "broken") for name, each in TARGETS.items()}
-    found = run(*whole.values(), *broken.values(), checked=checked)
-    return {key: found[words] for key, words in (whole | broken).items()}
+    """Return the ends of all targets, unmodified and broken, with shifted seeds for the unmodified ones."""
+    sound = {
+        (name, False): (name, str(first_seed + target.seed), str(target.count)) for name, target in TARGETS.items()
+    }
+    broken = {
+        (name, True): (name, str(target.seed), str(target.broken_count), "broken") for name, target in TARGETS.items()
+    }
+    ends = run(*sound.values(), *broken.values(), checked=checked)
+    return {key: ends[words] for key, words in (sound | broken).items()}
 
 
 @pytest.fixture
 def ended_of(seeds):
-    """Return a function of a build to how the targets ended with the seeds of this tier."""
+    """Return a function from a build to the ends of the targets with the seeds of this tier."""
     return functools.partial(ended, seeds(1, 1).start)
 
 
@@ -71,14 +75,14 @@ def ended_of(seeds):
 @EACH_TARGET
 def test_no_input_makes_the_loops_leave_their_arrays(target, checked, ended_of):
     """Damaged input touches no guard page and uses no index out of range, and the results are the reference's."""
-    found = ended_of(checked=checked)[target, False]
-    assert found.code == 0, found.errors[-2000:]
-    assert found.written == f"{TARGETS[target].written}checked: {checked}\n"
+    end = ended_of(checked=checked)[target, False]
+    assert end.code == 0, end.errors[-2000:]
+    assert end.written == f"{TARGETS[target].written}checked: {checked}\n"
 
 
 @EACH_TARGET
 def test_a_broken_bound_is_seen_at_the_guard_page(target, ended_of):
-    """Without padding, or with an offset that is too large, the production build dies of a segmentation fault."""
+    """Without padding, or with a too large offset, the production build dies of a segmentation fault."""
     assert ended_of(checked=False)[target, True].code == -signal.SIGSEGV
 
 
@@ -86,7 +90,7 @@ def test_a_broken_bound_is_seen_at_the_guard_page(target, ended_of):
 @pytest.mark.timeout(1800)
 @EACH_TARGET
 def test_a_broken_bound_is_seen_by_the_checked_build(target, ended_of):
-    """Without padding, or with an offset that is too large, the checked build raises IndexError."""
-    found = ended_of(checked=True)[target, True]
-    assert found.code == 1
-    assert "IndexError" in found.errors
+    """Without padding, or with a too large offset, the checked build raises IndexError."""
+    end = ended_of(checked=True)[target, True]
+    assert end.code == 1
+    assert "IndexError" in end.errors

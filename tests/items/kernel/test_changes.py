@@ -67,7 +67,7 @@ REFUSED = [
 
 
 def by_reference(decoder: ChangeDecoder, body: bytes) -> object:
-    """Return the batch and its misfits, or the error, of the plain reference."""
+    """Return the batch and its misfits, or the error, of the reference."""
     log, loops = MisfitLog(), decoder._loops
     try:
         batch = change_batch(list(checked_changes(body)), loops.schema, loops._rows, log)
@@ -109,14 +109,14 @@ def stream_record(change: dict, chance: random.Random) -> dict:
 
 
 def records_body(lines: bytes, chance: random.Random) -> bytes:
-    """Return stream records as the body of an answer, or of an event."""
+    """Return stream records as the body of a response, or of an event."""
     records = b" , ".join(json.dumps(record, ensure_ascii=False).encode() for _, record in parse_documents(lines))
     before, after = chance.choice([("", ""), ("", ', "a":{"b":[1]}, "c":""'), ('"Next":"i",', "")])
     return f' {{ {before} "Records" : [ '.encode() + records + f" ] {after} }} ".encode()
 
 
 def change_lines(generator: Generator, schema: pa.Schema, count: int, *, as_records: bool = False) -> bytes:
-    """Return change lines of every form, order and spelling, or stream records."""
+    """Return change lines of every format, order and notation, or stream records."""
     chance, lines = generator.random, list[bytes]()
     for _ in range(count):
         time = chance.choice([chance.getrandbits(51), chance.getrandbits(63), 0, -chance.getrandbits(40)])
@@ -157,18 +157,18 @@ def change_lines(generator: Generator, schema: pa.Schema, count: int, *, as_reco
         ("9e18", None, 9000000000000000000),
     ],
 )
-def test_times_without_a_unit_are_told_by_their_magnitude(time, precision, micros):
-    """By the loops as by the reference, wherever the unit stands."""
+def test_the_unit_of_a_time_follows_from_its_magnitude(time, precision, micros):
+    """The loops agree with the reference, wherever the unit is."""
     decoder = ChangeDecoder(SCHEMA, ["pk"])
     created, unit = f'"ApproximateCreationDateTime":{time}', f'"ApproximateCreationDateTimePrecision":{precision}'
     for members in ([created], [created]) if precision is None else ([created, unit], [unit, created]):
         body = f'{{"dynamodb":{{"Keys":{{"pk":{{"S":"a"}}}},{",".join(members)}}}}}'.encode()
         assert decoder.decode(body).column("write_time").to_pylist() == [micros]
-        assert [each.write_time for each in checked_changes(body)] == [micros]
+        assert [change.write_time for change in checked_changes(body)] == [micros]
 
 
 def test_binary_values_of_kinesis_are_decoded_twice():
-    """Those of DynamoDB Streams are decoded once, also of values that are base64 by chance, and beside each other."""
+    """Those of DynamoDB Streams are decoded once, even if they are base64 by chance, also in mixed texts."""
     schema = pa.schema([("pk", pa.binary()), ("n", pa.int64())])
     once, twice = (lambda data: base64.b64encode(data).decode()), (lambda data: once(once(data).encode()))
     bodies = []
@@ -180,8 +180,8 @@ def test_binary_values_of_kinesis_are_decoded_twice():
         within = {"ApproximateCreationDateTime": 1, "Keys": {"pk": image["pk"]}, "NewImage": image, "OldImage": image}
         bodies.append(json.dumps({**source, "dynamodb": within}).encode())
     for body in (bodies[0], bodies[1], b"".join(bodies), b"\n".join(reversed(bodies))):
-        found = ChangeDecoder(schema, ["pk"]).decode(memoryview(body)).to_pylist()
-        for row in found:
+        rows = ChangeDecoder(schema, ["pk"]).decode(memoryview(body)).to_pylist()
+        for row in rows:
             rescued = {"n": {"BS": [once(b"ab"), once(b"\xff")]}}
             image = {"pk": b"QUJD", "n": None}
             assert (row["keys"], row["new_image"], row["old_image"]) == ({"pk": b"QUJD"}, image, image)
@@ -195,7 +195,7 @@ def drawn_decoder(generator: Generator) -> tuple[pa.Schema, ChangeDecoder]:
 
 
 def test_changes_have_time_operation_and_images():
-    """Each form of time, each order of members and each kind of change gives its row."""
+    """Each format of time, each order of members and each kind of change gives its row."""
     decoder = ChangeDecoder(SCHEMA, ["pk", "sk"])
     batch = decoder.decode(LINES)
     assert batch.schema.names == ["write_time", "operation", "keys", "new_image", "old_image", "_rescue"]
@@ -220,7 +220,7 @@ def test_compact_and_loose_changes_never_leave_the_loops(monkeypatch):
 
 @pytest.mark.parametrize("part", range(4))
 def test_the_loops_equal_the_reference_on_changes(part):
-    """Generated changes of all types, forms and orders give the same batch and the same misfits."""
+    """Generated changes of all types, formats and orders give the same batch and the same misfits."""
     for seed in range(part * 25, part * 25 + 25):
         generator = Generator(seed)
         schema, decoder = drawn_decoder(generator)
@@ -230,7 +230,7 @@ def test_the_loops_equal_the_reference_on_changes(part):
 
 @pytest.mark.parametrize("part", range(4))
 def test_the_loops_equal_the_reference_on_stream_records(part):
-    """Generated records, by line and in bodies, of all forms and orders give the same batch and the same misfits."""
+    """Generated records, by line and in bodies, of all formats and orders give the same batch and the same misfits."""
     for seed in range(part * 15, part * 15 + 15):
         generator = Generator(seed)
         schema, decoder = drawn_decoder(generator)
@@ -255,7 +255,7 @@ def test_no_record_leaves_the_loops(monkeypatch):
 
 
 def test_bodies_are_cut_and_grown_without_a_change(monkeypatch):
-    """Bodies far longer than a slice, whose records stand on lines of their own, in blocks, give the same batch."""
+    """Bodies far longer than a slice, whose records are on separate lines, in blocks, give the same batch."""
     monkeypatch.setattr(decoder_module, "SLICE_BYTES", 300)
     record = json.dumps(json.loads(RECORDS)["Records"][0]).encode()
     decoder = ChangeDecoder(SCHEMA, ["pk", "sk"])
@@ -265,7 +265,7 @@ def test_bodies_are_cut_and_grown_without_a_change(monkeypatch):
 
 
 def test_a_schema_is_inferred_from_changes():
-    """Keys and images of changes, of an export and of a stream, show the items' schema."""
+    """Keys and images of changes, of an export and of a stream, determine the items' schema."""
     for body in (LINES, RECORDS):
         schema = ddbio.infer_schema(body).to_arrow()
         assert set(schema.names) >= {"pk", "sk", "total"}
@@ -274,7 +274,7 @@ def test_a_schema_is_inferred_from_changes():
 
 
 def test_changes_are_no_items():
-    """Changes are not taken for items, with a schema or without."""
+    """Changes are not decoded as items, with a schema or without."""
     for schema in (None, SCHEMA):
         with pytest.raises(DecodeError, match="ChangeDecoder"):
             ddbio.from_dynamodb_json(LINES, schema)
@@ -282,16 +282,16 @@ def test_changes_are_no_items():
 
 @pytest.mark.parametrize("as_records", [False, True])
 def test_damaged_changes_get_the_answer_of_the_reference(*, as_records):
-    """A damaged line, record or body is refused with the reference's own error, or decoded as the reference decodes."""
+    """A damaged line, record or body is refused with the reference's error, or decoded as by the reference."""
     outcomes = [0, 0]
     for seed in range(40):
         generator = Generator(seed)
         schema, decoder = drawn_decoder(generator)
-        whole = change_lines(generator, schema, generator.random.randrange(1, 5), as_records=as_records)
+        sound = change_lines(generator, schema, generator.random.randrange(1, 5), as_records=as_records)
         if as_records:
-            whole = generator.random.choice([whole, records_body(whole, generator.random)])
+            sound = generator.random.choice([sound, records_body(sound, generator.random)])
         for _ in range(25):
-            body = mutate(whole, generator.random)
+            body = mutate(sound, generator.random)
             expected = by_reference(decoder, body)
             assert_same(by_loops(decoder, body), expected, body)
             outcomes[isinstance(expected, tuple)] += 1
@@ -300,7 +300,7 @@ def test_damaged_changes_get_the_answer_of_the_reference(*, as_records):
 
 @pytest.mark.parametrize("text", [LINES, RECORDS], ids=["lines", "records"])
 def test_truncated_changes_get_the_answer_of_the_reference(text):
-    """Lines and bodies cut at every byte are refused or decoded as the reference does."""
+    """Lines and bodies cut at every byte are refused or decoded as by the reference."""
     decoder = ChangeDecoder(SCHEMA, ["pk", "sk"])
     for stop in range(len(text) + 1):
         assert_same(by_loops(decoder, text[:stop]), by_reference(decoder, text[:stop]), text[:stop])
@@ -317,7 +317,7 @@ def test_pieces_and_grown_arrays_change_no_change(monkeypatch):
 
 
 @pytest.mark.parametrize("line", REFUSED)
-def test_what_is_no_change_is_refused_with_its_line(line):
+def test_only_changes_are_accepted(line):
     """A line that is not exactly one change is refused, with the number of the line."""
     with pytest.raises(DecodeError, match=r"line 5"):
         ChangeDecoder(SCHEMA, ["pk", "sk"]).decode(LINES + line)
@@ -354,7 +354,7 @@ def test_stream_records_are_changes():
 
 
 def test_misfits_of_changes_may_fail():
-    """With on_misfit=fail the first value that fits no column raises, naming its image."""
+    """With on_misfit=fail the first value that fits no column raises an error that names its image."""
     with pytest.raises(SchemaError, match=r"^keys\.sk"):
         ChangeDecoder(SCHEMA, ["pk"], on_misfit="fail").decode(LINES)
 

@@ -25,7 +25,7 @@ SCHEMA = pa.schema(
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
 @pytest.mark.parametrize("schema", [SCHEMA, pa.schema([])], ids=["known", "unknown"])
 def test_a_document_that_was_once_hard_gets_the_answer_of_the_reference(path, schema):
-    """Alone, after good lines, and within a page, every document of the corpus is answered as by the reference."""
+    """Alone, after valid lines, and within a page, every document of the corpus is decoded as by the reference."""
     body = path.read_bytes()
     wrapped = {"items": [body, b'{"a":{"S":"x"}}\n' + body], "export": [body, b'{"Item":' + body + b"}"]}
     wrapped["page"] = [body, b'{"Items":[{"a":{"S":"x"}},' + body + b"]}"]

@@ -19,13 +19,13 @@ def decode(items, schema=None, **options):
     schema = ItemSchema.of_items(items).to_arrow() if schema is None else schema
     body = json.dumps({"Items": items}, separators=(",", ":"), ensure_ascii=False).encode()
     decoder = KernelDecoder(schema, **options)
-    found = by_kernel(decoder, body, "page")
-    assert_same(found, by_reference(body, schema, "page", options.get("nulls", "merge")), body)
-    return decoder, found[0]
+    actual = by_kernel(decoder, body, "page")
+    assert_same(actual, by_reference(body, schema, "page", options.get("nulls", "merge")), body)
+    return decoder, actual[0]
 
 
 def nested(depth):
-    """Return a value of so many levels of lists and maps."""
+    """Return a value with ``depth`` levels of lists and maps."""
     value = {"N": "1"}
     for level in range(depth):
         value = {"L": [value]} if level % 2 else {"M": {"m": value}}
@@ -34,14 +34,14 @@ def nested(depth):
 
 @pytest.mark.parametrize("depth", [1, 31, 32, 33, 60])
 def test_nesting_is_kept(depth):
-    """Values as deep as the service allows, and deeper, decode whole under a schema of their depth."""
+    """Values as deep as the service allows, and deeper, decode completely with a schema of their depth."""
     _, batch = decode([{"a": nested(depth)}, {"a": nested(depth)}, {}])
     assert batch.column("_rescue").null_count == 3
 
 
 @pytest.mark.parametrize("depth", [32, 64, 65, 200])
 def test_nesting_is_rescued(depth):
-    """Values of any depth that no column takes are rescued whole."""
+    """Values of any depth that fit no column are rescued completely."""
     _, batch = decode([{"a": nested(depth)}], pa.schema([("b", pa.string())]))
     assert json.loads(batch.column("_rescue")[0].as_py()) == {"a": nested(depth)}
 
@@ -53,7 +53,7 @@ def test_one_large_string():
 
 
 def test_ten_thousand_attributes():
-    """Ten thousand attributes of one item come back in their columns, whatever their order."""
+    """Ten thousand attributes of one item are in their columns, in any order."""
     item = {f"prefix_{number:05d}_suffix_that_is_the_same": {"N": str(number)} for number in range(10_000)}
     schema = ItemSchema.of_items([item]).to_arrow()
     turned = json.dumps({"Items": [dict(reversed(item.items()))]}).encode()
@@ -62,8 +62,8 @@ def test_ten_thousand_attributes():
 
 
 @pytest.mark.parametrize("items", [[], [{}], [{}, {}], [{"a": {"S": ""}}], [{"a": {"L": []}}, {"a": {"M": {}}}]])
-def test_empty_things(items):
-    """No item, items without attributes, and empty values are all told apart."""
+def test_empty_values(items):
+    """No item, items without attributes, and empty values are distinguished."""
     decode(items)
 
 
@@ -79,8 +79,8 @@ def test_lists_of_lists_and_maps_in_lists_in_maps():
     assert batch.column("a").to_pylist() == [lists, None, lists]
 
 
-def test_a_misfit_deep_inside_takes_back_what_was_kept_of_its_attribute():
-    """The lists of other rows are as if the attribute that did not fit had never been begun."""
+def test_a_nested_misfit_removes_the_values_of_its_attribute():
+    """The lists of other rows are not affected by the attribute that did not fit."""
     good = {"L": [{"M": {"n": {"N": "1"}, "t": {"SS": ["a", "b"]}}}]}
     bad = {"L": [{"M": {"n": {"N": "2"}, "t": {"SS": ["c"]}}}, {"M": {"t": {"SS": ["d"]}, "n": {"S": "two"}}}]}
     decoder, batch = decode([{"a": good}, {"a": bad}, {"a": good}], ItemSchema.of_items([{"a": good}]).to_arrow())
@@ -88,7 +88,7 @@ def test_a_misfit_deep_inside_takes_back_what_was_kept_of_its_attribute():
     assert [misfit.path for misfit in decoder.misfits] == ["a[].n"]
 
 
-def test_a_misfit_fails_where_it_shall():
+def test_a_misfit_fails_on_request():
     """With on_misfit='fail' the first misfit is an error that names it."""
     decoder = KernelDecoder(pa.schema([("a", pa.int64())]), on_misfit="fail")
     with pytest.raises(SchemaError, match="a: another type"):
@@ -97,15 +97,15 @@ def test_a_misfit_fails_where_it_shall():
 
 
 def test_an_error_has_the_line_it_is_on():
-    """The line of an error counts from the beginning of the data, however it was cut."""
+    """The line of an error counts from the start of the data, regardless of slices."""
     lines = b'{"a":{"S":"x"}}\n' * 400_000
     with pytest.raises(DecodeError, match="line 400001") as caught:
         KernelDecoder(pa.schema([("a", pa.string())])).decode(lines + b'{"a":{"S":1}}\n', "items")
     assert caught.value.line == 400_001
 
 
-def test_names_that_hash_alike_are_told_apart_by_their_bytes():
-    """Names of one length that differ in any byte find their own column."""
+def test_names_with_equal_hashes_are_distinguished_by_their_bytes():
+    """Names of one length that differ in any byte have separate columns."""
     names = [f"{letter * 7}{other}{letter * 30}" for letter in "ab" for other in "xyz"]
     items = [{name: {"S": name} for name in names[::-1]}]
     _, batch = decode(items, pa.schema([(name, pa.string()) for name in names]))
@@ -113,7 +113,7 @@ def test_names_that_hash_alike_are_told_apart_by_their_bytes():
 
 
 def test_decoders_of_several_threads_do_not_disturb_each_other():
-    """Threads with a decoder each give what one thread gives."""
+    """Threads with a decoder each give the result of one thread."""
     items = [
         {"pk": {"S": f"{number}"}, "n": {"N": str(number)}, "l": {"L": [{"S": "x"}] * (number % 5)}}
         for number in range(3000)
@@ -130,7 +130,7 @@ def test_decoders_of_several_threads_do_not_disturb_each_other():
 
 
 def test_an_item_larger_than_all_arrays_grows_them():
-    """Long lists, many unknown names, many escapes and long numbers each make room for themselves."""
+    """Long lists, many unknown names, many escapes and long numbers each grow the arrays."""
     item = {
         "l": {"L": [{"N": "1"}] * 5000},
         "ns": {"NS": [f"{number}e100" for number in range(1, 400)]},
@@ -147,7 +147,7 @@ def test_an_item_larger_than_all_arrays_grows_them():
 
 
 def test_numbers_are_exact_to_the_last_digit():
-    """Thirty-eight digits, the widest integers and the finest fractions come back digit by digit."""
+    """Thirty-eight digits, the widest integers and the finest fractions are decoded digit by digit."""
     texts = ["9" * 38, "-" + "9" * 38, "1" * 20, "0." + "1" * 38, "-0.5", "123456789012345678.25"]
     schema = pa.schema(
         [("w", pa.decimal128(38, 0)), ("f", pa.decimal128(38, 38)), ("t", tagged_field("t", pa.string(), "N").type)]

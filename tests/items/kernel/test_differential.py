@@ -20,7 +20,7 @@ FRAMINGS = ["items", "export", "page"]
 
 
 def compare_generated(seeds: range, n_items: int) -> int:
-    """Compare generated documents of three framings per seed; return how many items they had."""
+    """Compare generated documents of three framings per seed. Return the number of their items."""
     count = 0
     for seed in seeds:
         generator = Generator(seed)
@@ -35,7 +35,7 @@ def compare_generated(seeds: range, n_items: int) -> int:
 
 
 def compare_mutated(seeds: range) -> tuple[int, int]:
-    """Compare damaged documents; return how many the reference refuses, and how many it accepts."""
+    """Compare damaged documents. Return how many the reference refuses, and how many it accepts."""
     outcomes = [0, 0]
     for seed in seeds:
         generator = Generator(seed)
@@ -43,9 +43,9 @@ def compare_mutated(seeds: range) -> tuple[int, int]:
         decoder = KernelDecoder(schema, nulls=nulls)
         for framing in FRAMINGS:
             items = [generator.item(list(schema)) for _ in range(generator.random.randrange(1, 6))]
-            whole = generator.document(items, framing)
+            sound = generator.document(items, framing)
             for _ in range(20):
-                body = mutate(whole, generator.random)
+                body = mutate(sound, generator.random)
                 expected = by_reference(body, schema, framing, nulls)
                 assert_same(by_kernel(decoder, body, framing), expected, body)
                 outcomes[isinstance(expected, tuple)] += 1
@@ -53,7 +53,7 @@ def compare_mutated(seeds: range) -> tuple[int, int]:
 
 
 def test_views_are_decoded_as_bytes_are(monkeypatch):
-    """A view of bytes, short or long, sound or damaged, gives the batch or the error that the bytes give."""
+    """A view of bytes, short or long, sound or damaged, gives the batch or the error of the bytes."""
     for seed in range(60):
         generator = Generator(seed)
         schema = generator.schema()
@@ -62,20 +62,20 @@ def test_views_are_decoded_as_bytes_are(monkeypatch):
         body = generator.document([generator.item(list(schema)) for _ in range(5)], framing)
         if seed % 2:
             body = mutate(body, generator.random)
-        room = bytearray(b"}" + body + b"{")
-        found = by_kernel(KernelDecoder(schema), memoryview(room)[1:-1], framing)
-        assert_same(found, by_reference(body, schema, framing), body)
+        padded = bytearray(b"}" + body + b"{")
+        actual = by_kernel(KernelDecoder(schema), memoryview(padded)[1:-1], framing)
+        assert_same(actual, by_reference(body, schema, framing), body)
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_the_loops_equal_the_reference_on_forty_thousand_items(part):
-    """Ten thousand generated items a part: all types, spellings, orders, absences and misfits give the same batch."""
+    """Ten thousand generated items a part: all types, notations, orders, absences and misfits give the same batch."""
     assert compare_generated(range(part * 30, part * 30 + 30), 112) >= 10_000
 
 
 @pytest.mark.parametrize("part", range(2))
 def test_damaged_documents_get_the_answer_of_the_reference(part):
-    """A damaged document is refused with the reference's own error, or decoded as the reference decodes it."""
+    """A damaged document is refused with the reference's error, or decoded as by the reference."""
     refused, accepted = compare_mutated(range(1_000_000 + part * 30, 1_000_030 + part * 30))
     assert refused > 1_000
     assert accepted > 20
@@ -91,7 +91,7 @@ def test_the_loops_equal_the_reference_on_a_million_items(seeds):
 
 @given(items=tables(), keep=st.booleans())
 def test_items_of_one_shape_decode_alike(items, keep):
-    """The shapes that Hypothesis draws decode alike under the schema inferred from them."""
+    """The shapes that Hypothesis draws decode equally under the schema inferred from them."""
     schema, nulls = ItemSchema.of_items(items).to_arrow(), "keep" if keep else "merge"
     body = json.dumps({"Items": items}, separators=(",", ":"), ensure_ascii=False).encode()
     assert_same(
@@ -101,7 +101,7 @@ def test_items_of_one_shape_decode_alike(items, keep):
 
 @given(sample=st.lists(ITEMS, max_size=4), items=st.lists(ITEMS, max_size=6))
 def test_items_that_do_not_fit_decode_alike(sample, items):
-    """Items under the schema of other items are rescued alike."""
+    """Items under the schema of other items are rescued equally."""
     schema = ItemSchema.of_items(sample).to_arrow()
     body = "".join(json.dumps({"Item": item}) + "\n" for item in items).encode()
     assert_same(by_kernel(KernelDecoder(schema), body, "export"), by_reference(body, schema, "export"), body)
@@ -119,7 +119,7 @@ def test_pieces_and_grown_arrays_change_nothing(monkeypatch):
 
 
 def test_truncation_at_every_byte_gets_the_answer_of_the_reference():
-    """A sample cut at every byte is refused as the reference refuses it, in every framing."""
+    """A sample cut at every byte is refused as by the reference, in every framing."""
     generator = Generator(5)
     schema = pa.schema([generator.field(name, 2) for name in ("pk", "a", "n", "A")])
     decoder = KernelDecoder(schema)
@@ -132,7 +132,7 @@ def test_truncation_at_every_byte_gets_the_answer_of_the_reference():
 
 
 def test_a_decoder_keeps_nothing_of_what_it_refused():
-    """After each damaged document the same decoder still decodes a whole one."""
+    """After each damaged document the same decoder still decodes a valid one."""
     generator = Generator(9)
     schema = pa.schema([generator.field(name, 2) for name in ("pk", "a", "n", "A")])
     decoder, chance = KernelDecoder(schema), random.Random(9)

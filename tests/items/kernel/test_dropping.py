@@ -28,7 +28,7 @@ def lines_of(*items):
 
 
 def test_only_named_attributes_are_dropped_and_all_are_counted():
-    """A value of a named attribute that does not fit is counted and gone; any other is rescued."""
+    """A value of a named attribute that does not fit is counted and dropped. Any other value is rescued."""
     decoder = KernelDecoder(SCHEMA, on_misfit="drop", drop=["a", "m", "u"])
     body = lines_of(
         {"a": {"S": "x"}, "b": {"S": "y"}},
@@ -48,7 +48,7 @@ def test_only_named_attributes_are_dropped_and_all_are_counted():
 
 
 def test_null_that_is_kept_is_never_dropped():
-    """NULL fits every column, so a named attribute's NULL is kept where NULL is to be told from missing."""
+    """NULL fits every column, so a named attribute's NULL is kept if NULL is distinguished from missing."""
     decoder = KernelDecoder(SCHEMA, on_misfit="drop", drop=["a"], nulls="keep")
     assert decoder.decode(lines_of({"a": {"NULL": True}}), "items").column("_rescue").to_pylist() == [
         '{"a":{"NULL":true}}'
@@ -67,12 +67,12 @@ def test_the_loops_drop_what_the_reference_drops(seed):
     log = MisfitLog()
     rows = RowBuilder(normalize_schema(schema), keep_nulls=nulls == "keep", drop=drop)
     expected = rows.batch(list(checked_items(body, "export")), log)
-    found = decoder.decode(body, "export"), decoder.misfits, decoder.log.merged_nulls
-    assert_same(found, (expected, log.misfits(), log.merged_nulls), body)
+    actual = decoder.decode(body, "export"), decoder.misfits, decoder.log.merged_nulls
+    assert_same(actual, (expected, log.misfits(), log.merged_nulls), body)
 
 
 def test_merged_nulls_are_counted_by_attribute():
-    """A NULL that becomes missing is counted with its attribute; one in a list or in a rescued value is not."""
+    """A NULL that becomes missing is counted with its attribute. One in a list or in a rescued value is not."""
     fields = [("a", pa.int64()), ("m", pa.struct([("x", pa.int64())])), ("l", pa.list_(pa.int64()))]
     decoder, null = KernelDecoder(pa.schema(fields)), {"NULL": True}
     body = lines_of(
@@ -120,7 +120,7 @@ def test_changes_drop_in_every_image():
 @settings(max_examples=60)
 @given(sample=st.lists(ITEMS, max_size=3), value=st.sampled_from([{"S": '{"a":{"S":"x"}}'}, {"M": {}}, {"N": "1"}]))
 def test_an_attribute_called_rescue_survives(sample, value):
-    """An attribute of the rescue column's own name is kept within it and comes back, whatever it holds."""
+    """An attribute with the rescue column's name is kept within the rescue column, and survives a round trip."""
     item = {**(sample[0] if sample else {}), "_rescue": value}
     batch = KernelDecoder(ItemSchema.of_items(sample).to_arrow()).decode(lines_of(item), "items")
     (restored,) = items_of(batch)

@@ -1,4 +1,4 @@
-"""What the walk sees of items is what the plain inference sees."""
+"""Shapes of items that the walk sees equal those of the plain inference."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ def lines(*items):
 
 @given(st.lists(st.one_of(st.lists(ITEMS, max_size=4), tables()), max_size=3))
 def test_any_items_look_the_same(bodies):
-    """Of any items, in any number of bodies, types, digits, names and their order are the same."""
+    """For any items, in any number of bodies, types, digits, names and their order are the same."""
     assert assert_same_shape([lines(*items) for items in bodies], "items") is not None
     pages = [compact_json({"Items": items}).encode() for items in bodies]
     assert assert_same_shape(pages, "page") is not None
 
 
 def test_sound_and_damaged_documents_look_the_same():
-    """Documents of other writers, and damaged ones, are seen or refused as the plain inference does."""
+    """Documents of other writers, and damaged ones, are observed or refused as by the plain inference."""
     outcomes = [0, 0]
     for seed in range(700, 760):
         generator = Generator(seed)
         for framing in ("items", "export", "page"):
             items = [generator.item(list(generator.schema())) for _ in range(generator.random.randrange(1, 6))]
-            whole = generator.document(items, framing)
-            for body in [whole, *(mutate(whole, generator.random) for _ in range(20))]:
+            sound = generator.document(items, framing)
+            for body in [sound, *(mutate(sound, generator.random) for _ in range(20))]:
                 outcomes[assert_same_shape([body], framing) is None] += 1
     assert min(outcomes) > 100
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
 def test_a_document_that_was_once_hard_is_seen_as_by_the_reference(path):
-    """Alone, after good lines, and within a page, every document of the corpus is seen or refused alike."""
+    """Alone, after valid lines, and within a page, every document of the corpus is observed or refused equally."""
     body = path.read_bytes()
     for document in (body, b'{"a":{"S":"x"}}\n' + body):
         assert_same_shape([document], "items")
@@ -70,14 +70,14 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_every_spelling_of_a_number_counts_its_digits(number):
-    """Digits before and behind the point, and what fits 64 bits, are those of the number, not of its spelling."""
+def test_every_text_of_a_number_has_the_same_digits(number):
+    """Digits before and after the point, and whether 64 bits suffice, depend on the number, not on its text."""
     for value in ({"N": number}, {"NS": [number]}, {"L": [{"N": "3"}, {"N": number}]}):
         assert_same_shape([lines({"n": {"N": "1"}}, {"n": value}, {"n": {"N": "2.5"}})], "items")
 
 
-def test_names_are_found_in_any_order_and_spelling():
-    """Names that come in another order, escaped, long, or under several maps are one attribute each."""
+def test_names_are_found_in_any_order_and_text():
+    """Names in another order, escaped, long, or under several maps are one attribute each."""
     long, quoted = "long" * 20, 'q"\\\n'
     first = {"a": {"S": "1"}, "b": {"M": {"a": {"N": "1"}}}, long: {"S": "x"}, quoted: {"NULL": True}, "é": {"S": ""}}
     backwards = dict(reversed(first.items()))
@@ -87,7 +87,7 @@ def test_names_are_found_in_any_order_and_spelling():
 
 
 def test_twice_named_attributes_are_refused():
-    """An object that names an attribute twice is refused at any depth, whatever was between."""
+    """An object that names an attribute twice is refused at any depth, with any members between."""
     for text in (
         b'{"a":{"S":"1"},"a":{"S":"1"}}',
         b'{"a":{"S":"1"},"b":{"S":"1"},"\\u0061":{"S":"1"}}',
@@ -100,8 +100,8 @@ def test_twice_named_attributes_are_refused():
 
 
 @pytest.mark.parametrize("depth", [2, 31, 60, 70, 200])
-def test_depth_is_seen_or_left_to_the_reference(depth):
-    """What is nested deeper than the walk goes is the plain inference's."""
+def test_deep_items_are_observed_here_or_by_the_reference(depth):
+    """The plain inference reads items that are nested too deeply for the walk."""
     value = {"S": "x"}
     for level in range(depth):
         value = {"L": [value]} if level % 2 else {"M": {"a": value}}
@@ -113,7 +113,7 @@ def test_depth_is_seen_or_left_to_the_reference(depth):
 
 @pytest.mark.parametrize("piece_bytes", [1, 50, 1 << 20])
 def test_long_bodies_are_cut_at_lines(piece_bytes, monkeypatch):
-    """However a body is cut, also within an item, what is seen is the same; and an end of it may lack a line's."""
+    """The result does not depend on where a body is cut, even within an item. The last line may lack its end."""
     monkeypatch.setattr(observer, "PIECE_BYTES", piece_bytes)
     items = [{"a": {"S": "x" * number}, f"b{number}": {"L": [{"N": f"{number}"}]}} for number in range(60)]
     assert assert_same_shape([lines(*items)], "items") is not None
@@ -124,7 +124,7 @@ def test_long_bodies_are_cut_at_lines(piece_bytes, monkeypatch):
 
 
 def test_too_many_names_are_left_to_the_reference(monkeypatch):
-    """Beyond so many names the plain inference takes what it can."""
+    """The plain inference reads items with more names than the limit."""
     monkeypatch.setattr(walker, "MAX_NODES", 256)
     few, many = ({f"n{name}": {"S": ""} for name in range(count)} for count in (250, 300))
     assert assert_same_shape([lines(few)], "items") is not None
@@ -132,7 +132,7 @@ def test_too_many_names_are_left_to_the_reference(monkeypatch):
 
 
 def many_names(generator, depth):
-    """Return a map of so many names that they are data, or of few."""
+    """Return a map with enough names to be data, or with few."""
     names = [f"n{generator.randrange(150)}" for _ in range(generator.choice([0, 1, 5, 80]))]
     if not depth:
         return {"M": {name: generator.choice([{"S": ""}, {"N": "1.5"}, {"L": [{"S": ""}]}]) for name in names}}
@@ -141,7 +141,7 @@ def many_names(generator, depth):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_maps_of_many_names_look_the_same(seed):
-    """Beyond the first names of a map its values are seen together, at every depth, and no name may come twice."""
+    """Values beyond the first names of a map share one shape, at every depth, and no name may occur twice."""
     generator = random.Random(seed)
     items = [{"m": many_names(generator, 2), "l": {"L": [many_names(generator, 1)]}} for _ in range(20)]
     shape = assert_same_shape([lines(*items[:10]), lines(*items[10:])], "items")
@@ -152,8 +152,8 @@ def test_maps_of_many_names_look_the_same(seed):
         assert assert_same_shape([f'{{"m":{{"M":{{{",".join([*names, twice])}}}}}}}'.encode()], "items") is None
 
 
-def test_items_have_as_many_names_as_they_like():
-    """The names of attributes are all kept, and those of one item's maps may be very many."""
+def test_the_number_of_names_of_items_is_unlimited():
+    """All names of attributes are kept, and the maps of one item may have very many names."""
     wide = [{f"a{number}": {"S": ""} for number in range(start, start + 90)} for start in (0, 60, 200)]
     assert len(assert_same_shape([lines(*wide)], "items").members) == 240
     keys = {"m": {"M": {f"k{number}": {"N": "1"} for number in range(50_000)}}}

@@ -26,7 +26,7 @@ from ddbio.load.requests import UpdateEncoder
 
 @pytest.mark.parametrize("framing", ["items", "export", "page"])
 def test_sizes_equal_the_rule_and_change_no_column(framing, monkeypatch):
-    """Generated items of all types and spellings weigh what the plain rule says, fitting or not."""
+    """Generated items of all types and notations have the size by the plain rule, fitting or not."""
     monkeypatch.setattr(decoder_module, "SLICE_BYTES", 2000)
     for seed in range(60):
         generator = Generator(seed)
@@ -38,27 +38,27 @@ def test_sizes_equal_the_rule_and_change_no_column(framing, monkeypatch):
         assert batch.schema.names[-2:] == ["_item_bytes", "_rescue"]
         sizes = [item_size_bytes(item) for item in checked_items(body, framing)]
         assert batch.column("_item_bytes").to_pylist() == sizes
-        rest = batch.select([name for name in batch.schema.names if name != "_item_bytes"])
-        found, expected = (rest, decoder.misfits), (plain.decode(body, framing), plain.misfits)
-        assert_same((*found, decoder.log.merged_nulls), (*expected, plain.log.merged_nulls), body)
+        attributes = batch.select([name for name in batch.schema.names if name != "_item_bytes"])
+        actual, expected = (attributes, decoder.misfits), (plain.decode(body, framing), plain.misfits)
+        assert_same((*actual, decoder.log.merged_nulls), (*expected, plain.log.merged_nulls), body)
 
 
 @given(sample=st.lists(ITEMS, max_size=3), items=st.lists(ITEMS, max_size=6))
-def test_any_item_weighs_what_the_rule_says(sample, items):
-    """Items of any shape weigh the same under the schema of other items."""
+def test_the_size_of_any_item_follows_the_rule(sample, items):
+    """Items of any shape have the same size under the schema of other items."""
     body = "".join(json.dumps(item) + "\n" for item in items).encode()
     batch = KernelDecoder(ItemSchema.of_items(sample).to_arrow(), item_size=True).decode(body, "items")
     assert batch.column("_item_bytes").to_pylist() == [item_size_bytes(item) for item in items]
 
 
-def test_a_damaged_document_is_refused_or_weighed_as_before():
-    """Asking for sizes neither refuses what is decoded without, nor accepts what is refused."""
+def test_sizes_do_not_change_the_result_of_a_damaged_document():
+    """With sizes, the same documents are decoded and refused as without."""
     generator = Generator(3)
     schema = pa.schema([generator.field(name, 2) for name in ("pk", "a", "n", "A")])
     decoder, plain = KernelDecoder(schema, item_size=True), KernelDecoder(schema)
-    whole = generator.document([generator.item(list(schema)) for _ in range(4)], "items")
+    sound = generator.document([generator.item(list(schema)) for _ in range(4)], "items")
     for _ in range(400):
-        body = mutate(whole, generator.random)
+        body = mutate(sound, generator.random)
         assert _outcome(decoder, body) == _outcome(plain, body)
 
 
@@ -71,13 +71,13 @@ def _outcome(decoder, body):
 
 
 def test_the_name_of_the_sizes_is_taken_once():
-    """A schema with an attribute of the column's name is refused where sizes are asked for."""
+    """If sizes are requested, a schema with an attribute of the column's name is refused."""
     with pytest.raises(SchemaError, match="_item_bytes"):
         KernelDecoder(pa.schema([("_item_bytes", pa.int64())]), item_size=True)
 
 
 def test_sizes_are_no_attribute(tmp_path):
-    """Batches with sizes, from a file too, are read back, written and digested as if they had none."""
+    """Batches with sizes, also from a file, are read, written and digested as if they had none."""
     body = b'{"pk":{"S":"a"},"n":{"N":"1"}}\n{"pk":{"S":"b"},"x":{"BOOL":true}}\n'
     schema = pa.schema([("pk", pa.string()), ("n", pa.int64())])
     sized = KernelDecoder(schema, item_size=True).decode(body, "items")
@@ -94,7 +94,7 @@ def test_sizes_are_no_attribute(tmp_path):
         assert "_item_bytes" not in repr(made.templates)
 
 
-def test_an_attribute_may_be_called_as_the_sizes_are():
+def test_an_attribute_may_have_the_name_of_the_sizes():
     """A column of that name that no decoder has marked is an attribute."""
     batch = pa.RecordBatch.from_pydict({"pk": ["a"], "_item_bytes": [7]})
     assert list(items_of(batch)) == [{"pk": {"S": "a"}, "_item_bytes": {"N": "7"}}]

@@ -1,4 +1,4 @@
-"""The library of compiled loops: where it is loaded from, what it refuses, and how it is built."""
+"""The library of compiled loops: its paths, its checks, and its build."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def checkout(tmp_path):
 
 
 def test_the_library_has_all_declared_loops():
-    """Each loop of each module is there, and no other name."""
+    """The library has each loop of each module, and no other name."""
     for path in (PACKAGE / "items/kernel").rglob("*.py"):
         module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
         if "@loop(" in path.read_text("utf-8") and not module.endswith("kernel.jit"):
@@ -107,7 +107,7 @@ def test_wrong_arguments_are_refused(call, message):
         call()
 
 
-def test_numbers_that_are_none_are_refused():
+def test_invalid_numbers_are_refused():
     """The error of the conversion is passed on."""
     with pytest.raises(TypeError):
         add_words(WORDS, False, np.frombuffer(b"", np.uint8), "1", WORDS, False, WORDS)
@@ -116,12 +116,12 @@ def test_numbers_that_are_none_are_refused():
 
 
 def test_a_zip_archive_carries_the_library(archive, cache):
-    """It is extracted once, to a folder of this user alone; a damaged file there is written again."""
+    """It is extracted once, to a private folder of this user. A damaged file there is written again."""
     first = run(DECODE, path=archive, cache=cache)
     assert first.returncode == 0, first.stderr
-    number, place = first.stdout.split()
+    number, path = first.stdout.split()
     (library,) = (cache / "ddbio/kernel").iterdir()
-    assert (number, place) == ("7", str(library))
+    assert (number, path) == ("7", str(library))
     assert library.parent.stat().st_mode & 0o777 == 0o700
     assert library.read_bytes() == (PACKAGE / "items/kernel" / FILE_NAME).read_bytes()
     written = library.stat().st_mtime_ns
@@ -138,7 +138,7 @@ HIDE_NUMBA += "u.find_spec = lambda name: None if name == 'numba' else find(name
 
 
 def test_without_a_private_folder_the_library_is_extracted_for_one_process(archive, cache, tmp_path):
-    """Where others may write to the folders of caches and of temporary files, nothing of the process stays there."""
+    """If others may write to the folders of caches and of temporary files, the process leaves no file there."""
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
@@ -149,7 +149,7 @@ def test_without_a_private_folder_the_library_is_extracted_for_one_process(archi
     assert not list(shared.glob("ddbio-*/_loops*"))
 
 
-def test_numba_is_asked_for_where_it_is_not(checkout, cache):
+def test_a_request_for_missing_numba_is_an_error(checkout, cache):
     """The variable that selects numba is one error without it."""
     done = run(HIDE_NUMBA + DECODE, path=checkout, cache=cache, DDBIO_KERNEL="jit")
     assert "KernelError: DDBIO_KERNEL=jit needs numba, which is not installed" in done.stderr.splitlines()[-1]
@@ -174,8 +174,8 @@ def test_the_platform_of_this_machine(monkeypatch, system, machine, libc, name):
     assert (name in build.PLATFORMS) is (libc == "glibc" or machine == "arm64")
 
 
-def test_without_library_and_numba_one_error_says_what_to_do(checkout, cache):
-    """It names the command that builds the library, and what that needs."""
+def test_without_library_and_numba_one_error_has_the_remedy(checkout, cache):
+    """The message names the command that builds the library, and its requirements."""
     (checkout / "ddbio/items/kernel" / FILE_NAME).unlink()
     done = run(HIDE_NUMBA + DECODE, path=checkout, cache=cache)
     last = done.stderr.splitlines()[-1]
@@ -185,7 +185,7 @@ def test_without_library_and_numba_one_error_says_what_to_do(checkout, cache):
 
 
 def test_a_library_that_cannot_be_loaded_is_one_error(checkout, cache):
-    """As one for another kind of processor: the message has the reason."""
+    """A library for another kind of processor is an error. The message has the reason."""
     library = checkout / "ddbio/items/kernel" / FILE_NAME
     library.write_bytes(b"no library")
     done = run(HIDE_NUMBA + DECODE, path=checkout, cache=cache)
@@ -193,14 +193,14 @@ def test_a_library_that_cannot_be_loaded_is_one_error(checkout, cache):
 
 
 def test_a_selected_library_that_is_missing_is_an_error(checkout, cache):
-    """Numba does not take the place of what the variable names."""
+    """Numba does not replace the library that the variable names."""
     done = run(DECODE, path=checkout, cache=cache, DDBIO_KERNEL="/no/such/library.so")
     assert "KernelError" in done.stderr.splitlines()[-1]
     assert "/no/such/library.so" in done.stderr.splitlines()[-1]
 
 
 def test_a_changed_source_makes_the_library_stale(checkout, cache):
-    """In a clone a library that is older than its sources is not loaded; in an installation times mean nothing."""
+    """In a clone a library older than its sources is not loaded. In an installation times are ignored."""
     source = checkout / "ddbio/items/kernel/text.py"
     library = checkout / "ddbio/items/kernel" / FILE_NAME
     os.utime(source, (library.stat().st_mtime + 1,) * 2)
@@ -212,7 +212,7 @@ def test_a_changed_source_makes_the_library_stale(checkout, cache):
 
 @NEEDS_NUMBA
 def test_the_digest_of_the_sources_is_in_the_library(tmp_path):
-    """So a build is skipped where nothing changed; another text is no current library."""
+    """A build is skipped if nothing changed. Another text is not a current library."""
     library = PACKAGE / "items/kernel" / FILE_NAME
     mark = build.mark_of(build.host_platform(), build.levels_of(build.host_platform(), build.HOST))
     assert mark == LIBRARY.SOURCES
@@ -224,7 +224,7 @@ def test_the_digest_of_the_sources_is_in_the_library(tmp_path):
 
 
 def test_loops_use_constants_of_known_modules_only():
-    """A module beside the kernel whose constants are compiled in is one of those that make the library stale."""
+    """Modules outside the kernel whose constants are compiled in are among those that make the library stale."""
     used = set()
     for path in (PACKAGE / "items/kernel").rglob("*.py"):
         text = path.read_text("utf-8")
@@ -237,7 +237,7 @@ def test_loops_use_constants_of_known_modules_only():
 
 
 @NEEDS_NUMBA
-def test_the_command_refuses_what_it_cannot_build(tmp_path):
+def test_the_command_refuses_unknown_targets(tmp_path):
     """An unknown platform or level is one line that names the known ones."""
     command = [sys.executable, "-m", "ddbio.items.kernel.compiler", "--output", str(tmp_path / "library.so")]
     for words, text in (
@@ -254,7 +254,7 @@ def test_the_command_refuses_what_it_cannot_build(tmp_path):
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_a_build_has_the_same_bytes_again(tmp_path):
-    """Two builds of all levels are equal; those for other platforms are linked here too."""
+    """Two builds of all levels are equal. Those for other platforms are also linked here."""
     command = [sys.executable, "-m", "ddbio.items.kernel.compiler", "--platform"]
     for name in ("one", "other"):
         subprocess.run([*command, "linux-x86_64", "--level", "all", "--output", tmp_path / name], check=True)
@@ -271,7 +271,7 @@ def test_a_build_has_the_same_bytes_again(tmp_path):
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_numba_compiles_the_same_loops():
-    """Where there is no library, the differential tests pass by numba's own code."""
+    """Without a library, the differential tests pass with numba's code."""
     names = ("test_differential.py", "test_changes.py", "test_utf8.py")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     command += [str(Path(__file__).with_name(name)) for name in names]

@@ -1,4 +1,4 @@
-"""Taking texts: the rows asked for, in the order asked for, each with its separator."""
+"""Copies of texts: the requested rows, in the requested order, each with its separator."""
 
 import numpy as np
 from hypothesis import given
@@ -13,14 +13,14 @@ from ddbio.items.kernel.memory import PAD
     separator=st.binary(max_size=40),
     data=st.data(),
 )
-def test_rows_stand_in_the_order_asked_for(parts, separator, data):
-    """The copies are those of joining the parts in Python, and every start is where its copy begins."""
+def test_rows_are_in_the_requested_order(parts, separator, data):
+    """The copies equal joining the parts in Python, and every start is the offset of its copy."""
     rows = data.draw(st.lists(st.integers(0, len(parts) - 1), max_size=30))
     offsets = np.cumsum([0, *map(len, parts)])
     expected = b"".join(parts[row] + separator for row in rows)
     out, starts = np.zeros(len(expected) + PAD, np.uint8), np.empty(len(rows) + 1, np.int64)
     padded = np.frombuffer(separator + bytes(PAD), np.uint8)
-    # No padding behind the texts: they end where their array does.
+    # No padding after the texts: they end at the end of their array.
     texts = np.frombuffer(bytearray(b"".join(parts)), np.uint8)
     take_texts(texts, offsets[:-1], offsets[1:], np.asarray(rows, np.int64), padded, out, starts)
     assert out[: len(expected)].tobytes() == expected

@@ -42,7 +42,7 @@ def lines_and_page(items):
     ],
 )
 def test_decoding_takes_three_times_its_bytes_beyond_the_output(count, n_attributes, n_present, is_page):
-    """What the first data of a table takes, beyond the batches that it returns, is bounded, for wide tables too."""
+    """The memory for the first data of a table, beyond the returned batches, is bounded, also for wide tables."""
     items = list(sparse_items(count, n_attributes, n_present))
     schema = ItemSchema.of_items(items).to_arrow()
     lines, page = lines_and_page(items)
@@ -63,7 +63,7 @@ def test_decoding_takes_three_times_its_bytes_beyond_the_output(count, n_attribu
     [(1000, 5), *(pytest.param(*shape, marks=pytest.mark.nightly) for shape in ((10, 10), (300, 20)))],
 )
 def test_one_batch_of_many_slices_takes_three_times_its_bytes_beyond_the_output(n_attributes, n_present):
-    """The process itself grows by no more, what Arrow and the allocator take included, for one batch of 10 MB."""
+    """The process grows by no more, including Arrow and the allocator, for one batch of 10 MB."""
     done = subprocess.run(
         [sys.executable, __file__, str(n_attributes), str(n_present)], capture_output=True, text=True, check=True
     )
@@ -73,13 +73,13 @@ def test_one_batch_of_many_slices_takes_three_times_its_bytes_beyond_the_output(
 
 
 def peak_bytes() -> int:
-    """Return the most memory that this process has held."""
+    """Return the maximum memory of this process."""
     with Path("/proc/self/status").open() as status:
         return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
 
 
 def grow(n_attributes, n_present):
-    """Decode 10 MB in a process, and print by how much it grew, the batch's bytes and the data's."""
+    """Decode 10 MB in a process, and print its growth, the batch's bytes and the data's."""
     sample = list(sparse_items(2000, n_attributes, n_present))
     schema = ItemSchema.of_items(sample).to_arrow()
     lines, _ = lines_and_page(sample)

@@ -1,4 +1,4 @@
-"""The bounds of DynamoDB's numbers, in every loop that reads one, and those of a piece."""
+"""The bounds of DynamoDB's numbers in every loop that reads one, and those of a piece."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COLUMNS = {
     "another type": [pa.field("n", pa.string())],
     "none": [pa.field("x", pa.string())],
 }
-PLACES = {
+WRAPPERS = {
     "attribute": lambda text: {"N": text},
     "set": lambda text: {"NS": ["1", text]},
     "list": lambda text: {"L": [{"N": text}]},
@@ -49,30 +49,30 @@ def line(value):
 
 
 @pytest.mark.parametrize("text", BAD)
-@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
-def test_numbers_out_of_bounds_are_refused_by_every_loop_on_json(text, place):
-    """Whatever the column, or none, and in the digest of bytes, a number that DynamoDB cannot hold is refused."""
-    data = line(place(text))
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+def test_numbers_out_of_bounds_are_refused_by_every_loop_on_json(text, wrap):
+    """With any column, or none, and in the digest of bytes, a number that DynamoDB cannot store is refused."""
+    data = line(wrap(text))
     for name, fields in COLUMNS.items():
         with pytest.raises(DecodeError, match="n"):
             assert Decoder(pa.schema(fields)).decode(data, "items") is None, name
-    inferred = ddbio.from_dynamodb_json(line(place("1"))).schema
+    inferred = ddbio.from_dynamodb_json(line(wrap("1"))).schema
     for read in (lambda: Decoder(inferred).decode(data, "items"), lambda: ddbio.digest(data)):
         with pytest.raises(DecodeError):
             read()
 
 
 @pytest.mark.parametrize("text", GOOD)
-@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
-def test_numbers_at_the_bounds_are_kept(text, place):
-    """The largest, the smallest and the longest come back as the same numbers, and have one digest on every way."""
-    # Sets hold a number once.
-    text = "2" if place is PLACES["set"] and float(text) == 1 else text
-    data = line(place(text))
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+def test_numbers_at_the_bounds_are_kept(text, wrap):
+    """The largest, the smallest and the longest numbers are unchanged, and have one digest by every method."""
+    # A set has each number once.
+    text = "2" if wrap is WRAPPERS["set"] and float(text) == 1 else text
+    data = line(wrap(text))
     expected = Digest()
-    expected.add_items([{"n": place(text)}])
-    inferred = ddbio.from_dynamodb_json(line(place("1"))).schema
-    # A column that somebody declares as doubles rounds.
+    expected.add_items([{"n": wrap(text)}])
+    inferred = ddbio.from_dynamodb_json(line(wrap("1"))).schema
+    # A column that was declared as double rounds.
     exact = [pa.schema(fields) for name, fields in COLUMNS.items() if name != "double"]
     for schema in [inferred, *exact]:
         batch = Decoder(schema).decode(data, "items")
@@ -82,7 +82,7 @@ def test_numbers_at_the_bounds_are_kept(text, place):
 
 @pytest.mark.parametrize("text", BAD)
 def test_numbers_out_of_bounds_are_refused_by_every_loop_on_columns(text):
-    """A column of number texts, or of doubles, has no such number: nothing writes, digests or hashes it."""
+    """A column of number texts, or of doubles, cannot have such a number: writing, digesting and hashing fail."""
     columns = [(pa.field("n", pa.string(), metadata=TEXT), text)]
     if "e" in text and 0 < abs(float(text)) < float("inf"):
         columns.append((pa.field("n", pa.float64()), float(text)))
@@ -90,14 +90,14 @@ def test_numbers_out_of_bounds_are_refused_by_every_loop_on_columns(text):
         batch = pa.RecordBatch.from_arrays([pa.array([value], field.type)], schema=pa.schema([field]))
         (refusal,) = Encoder(batch.schema).encode(batch).refusals
         assert refusal.rule == "number"
-        for read in (lambda: digest_of_batches([batch]), lambda: key_hashes(batch, ["n"])):  # noqa: B023 - run at once
+        for read in (lambda: digest_of_batches([batch]), lambda: key_hashes(batch, ["n"])):  # noqa: B023 - run immediately
             with pytest.raises(DecodeError):
                 read()
 
 
 @pytest.mark.parametrize("unscaled", [10**38 - 1, 1 - 10**38])
 def test_the_longest_decimals_are_written(unscaled):
-    """Decimals of 38 digits are written; what a damaged column holds beyond them is refused by its row."""
+    """Decimals of 38 digits are written. Larger values in a damaged column are refused by row."""
     words = [number.to_bytes(16, "little", signed=True) for number in (unscaled, 10**38 if unscaled > 0 else -(10**38))]
     array = pa.Array.from_buffers(pa.decimal128(38), 2, [None, pa.py_buffer(b"".join(words))])
     batch = pa.RecordBatch.from_arrays([array], ["n"])
@@ -105,8 +105,8 @@ def test_the_longest_decimals_are_written(unscaled):
     assert json.loads(encoded.buffer[: encoded.offsets[1]].tobytes()) == {"n": {"N": str(unscaled)}}
 
 
-def test_more_than_places_can_name_is_refused():
-    """A piece, or the texts beside it, beyond 31 bits is refused before any memory is taken."""
+def test_pieces_beyond_31_bits_are_refused():
+    """A piece, or the texts next to it, beyond 31 bits is refused before memory is allocated."""
     walker = Walker(first_walk())
     with pytest.raises(DecodeError, match="in several pieces"):
         walker.load(np.broadcast_to(np.uint8(0), (1 << 31) - 64))

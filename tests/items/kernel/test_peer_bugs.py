@@ -1,4 +1,4 @@
-"""Bugs of other DynamoDB connectors in types and names, each one that must not come back here."""
+"""Bugs of other DynamoDB connectors with types and names, which must not occur here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ddbio.items.schema.item_schema import ItemSchema
 
 
 def round_trip(items, schema=None, nulls="keep"):
-    """Decode items, assert that their digest survives the way back, and return the batch."""
+    """Decode items, assert that encoding preserves their digest, and return the batch."""
     decoder = KernelDecoder(ItemSchema.of_items(items).to_arrow() if schema is None else schema, nulls=nulls)
     batch = decoder.decode(json.dumps({"Items": items}).encode(), "page")
     before, after = Digest(), Digest()
@@ -27,8 +27,8 @@ def round_trip(items, schema=None, nulls="keep"):
     return batch
 
 
-def test_dotted_and_reserved_names_are_columns_of_their_own():
-    """audienceproject/spark-dynamodb 75: a column named commission.options came back all null."""
+def test_dotted_and_reserved_names_are_separate_columns():
+    """audienceproject/spark-dynamodb 75: a column named commission.options was all null."""
     item = {
         "commission.options": {"S": "a"},
         "commission": {"M": {"options": {"S": "b"}}},
@@ -40,7 +40,10 @@ def test_dotted_and_reserved_names_are_columns_of_their_own():
 
 
 def test_names_that_begin_with_an_underscore_are_read():
-    """Airbyte 57584: attributes whose names begin with _ broke the read; one named as the rescue column is kept too."""
+    """Airbyte 57584: attributes whose names begin with _ broke the read.
+
+    One named as the rescue column also survives.
+    """
     batch = round_trip([{"_id": {"S": "a"}, "_rescue": {"S": "b"}}])
     assert batch.column("_id").to_pylist() == ["a"]
 
@@ -72,7 +75,7 @@ def test_integers_do_not_wrap():
 
 
 def test_a_value_of_another_type_is_not_silently_null():
-    """spark-dynamodb and spiceai: a type mismatch became null without a word."""
+    """spark-dynamodb and spiceai: a type mismatch became null without a message."""
     decoder = KernelDecoder(pa.schema([("n", pa.int64())]))
     batch = decoder.decode(b'{"n":{"S":"abc"}}', "items")
     assert batch.column("_rescue").to_pylist() == ['{"n":{"S":"abc"}}']
@@ -102,7 +105,7 @@ def test_empty_lists_and_maps_do_not_vanish():
 
 
 def test_the_first_element_does_not_decide_the_type_of_all():
-    """MATT: the type of a list was that of its first element; a mixed list is kept as it is."""
+    """MATT: the type of a list was that of its first element. A mixed list is unchanged here."""
     items = [{"l": {"L": [{"N": "1"}, {"S": "two"}, {"NULL": True}, {"L": [{"BOOL": False}]}]}}]
     round_trip(items)
     round_trip(items, ItemSchema.of_items([{"l": {"L": [{"N": "1"}]}}]).to_arrow())
@@ -121,7 +124,7 @@ def test_numbers_as_the_service_prints_them_are_read(text):
 
 
 def test_a_map_with_data_as_keys_keeps_every_key():
-    """Connectors that infer a struct per map lose or explode keys; a map column keeps them all, in order."""
+    """Connectors that infer a struct per map lose or explode keys. A map column has them all, in order."""
     value = tagged_field("value", pa.int64(), "N")
     schema = pa.schema([tagged_field("m", pa.map_(pa.string(), value), "M")])
     item = {"m": {"M": {f"user.{number}": {"N": str(number)} for number in range(500)}}}

@@ -15,7 +15,7 @@ VALUES = [{"S": "x"}, {"S": '\n"\\/é'}, {"M": {"x": {"S": "é"}, "y": {"L": []}
 
 
 def drifting(count, share):
-    """Return items of which a share holds any of the names, in any order, over any of the values."""
+    """Return items of which a share has any of the names, in any order, with any of the values."""
     chance = random.Random(count)
     for _ in range(count):
         names = chance.sample(NAMES, chance.randrange(6)) if chance.random() < share else []
@@ -25,17 +25,17 @@ def drifting(count, share):
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")], ids=["compact", "spaced"])
 @pytest.mark.parametrize("ascii_only", [False, True], ids=["as they are", "escaped"])
 @pytest.mark.parametrize(("count", "share"), [(1, 1), (40, 0.05), (700, 0.05), (700, 1)])
-def test_texts_are_what_the_reference_writes(count, share, ascii_only, separators):
-    """Rows of none, one or several misfits, of whatever names and spelling, have the reference's text and counts."""
+def test_texts_are_those_of_the_reference(count, share, ascii_only, separators):
+    """Rows of none, one or several misfits, of any names and notation, have the reference's text and counts."""
     items = list(drifting(count, share))
     body = "".join(json.dumps(item, separators=separators, ensure_ascii=ascii_only) + "\n" for item in items).encode()
     for nulls in ("merge", "keep"):
-        found = by_kernel(KernelDecoder(SCHEMA, nulls=nulls), body, "items")
-        assert_same(found, by_reference(body, SCHEMA, "items", nulls), body)
+        actual = by_kernel(KernelDecoder(SCHEMA, nulls=nulls), body, "items")
+        assert_same(actual, by_reference(body, SCHEMA, "items", nulls), body)
 
 
 def test_a_row_without_a_misfit_has_no_text():
-    """A row is null where nothing fits no column, or all that does not is dropped: the first and the last row too."""
+    """A row is null if it has no misfit, or all its misfits are dropped, also the first and the last row."""
     body = b'{}\n{"b":{"S":"x"}}\n{}\n{}\n{"c":{"S":"y"},"b":{"S":"z"}}\n{}\n'
     texts = [None, '{"b":{"S":"x"}}', None, None, '{"b":{"S":"z"},"c":{"S":"y"}}', None]
     assert KernelDecoder(SCHEMA).decode(body, "items").column("_rescue").to_pylist() == texts
@@ -47,13 +47,13 @@ def test_a_row_without_a_misfit_has_no_text():
 
 
 @pytest.mark.parametrize("spell", ["json", "all escaped", "spaced"])
-def test_json_in_any_spelling_is_written_in_the_canonical_one(spell):
-    """White space goes and escapes are those that are needed, in JSON columns and in the rescue column alike."""
+def test_any_json_is_written_canonically(spell):
+    """White space is removed and only necessary escapes remain, in JSON columns and in the rescue column."""
     text = "".join(map(chr, [*range(0x100), 0x7FF, 0x800, 0xD7FF, 0xFFFF, 0x10000, 0x10FFFF]))
     value = {"M": {text: {"L": [{"S": text}, {"BOOL": True}, {"NS": ["1"]}, {"M": {}}]}, "/": {"S": "\\\\u0041/"}}}
     item = json.dumps({"j": value, "unknown": value, "z": {"S": "a"}})
     if spell == "all escaped":
-        codes = (text[place : place + 1].encode("utf-16-be").hex() for place in range(len(text)))
+        codes = (text[index : index + 1].encode("utf-16-be").hex() for index in range(len(text)))
         escaped = "".join(f"\\u{code[:4]}" + (f"\\u{code[4:]}" if code[4:] else "") for code in codes)
         item = item.replace(json.dumps(text)[1:-1], escaped).replace('"/"', '"\\/"')
     if spell == "spaced":

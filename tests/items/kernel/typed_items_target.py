@@ -1,6 +1,6 @@
-"""Type damaged plain JSON in a process of its own, with every array that is read or written freely at a guard page.
+"""Types damaged plain JSON in a separate process, with every array that loops read or write unchecked at a guard page.
 
-The arguments are ``SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
+The arguments are ``SEED COUNT [broken]``: ``broken`` removes the padding, so that a load must overrun.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAMES = ["pk", "n", "é", "", "x" * 40, 'q"']
 
 
 def allocate_without_padding(n_bytes: int) -> np.ndarray:
-    """Return an array that ends where its data end."""
+    """Return an array that ends at the end of its data."""
     return allocate_before_guard(max(1, n_bytes - PAD))
 
 
@@ -42,7 +42,7 @@ def value_of(chance: random.Random, depth: int = 0) -> Any:
 
 
 def typed(value: Any) -> Any:
-    """Return a value as DynamoDB has it."""
+    """Return a value as DynamoDB JSON."""
     match value:
         case None:
             return {"NULL": True}
@@ -53,7 +53,7 @@ def typed(value: Any) -> Any:
         case str():
             return {"S": value}
         case list():
-            return {"L": [typed(each) for each in value]}
+            return {"L": [typed(element) for element in value]}
     return {"M": typed_members(value)}
 
 
@@ -63,23 +63,23 @@ def typed_members(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def exact(value: dict[str, Any]) -> Any:
-    """Return an attribute value whose number is one."""
+    """Return an attribute value with its number parsed."""
     return {"N": str(Decimal(value["N"]))} if value.keys() == {"N"} and isinstance(value["N"], str) else value
 
 
 def compare(text: bytes) -> bool:
-    """Compare the lines of a text with those of the plain way; return whether they were typed."""
-    found = typed_lines(text)
+    """Compare the lines of a text with those of the reference. Return whether they were typed."""
+    typed_text = typed_lines(text)
     rows: list[Any] | None = None
     with suppress(DecodeError, RecursionError):
         rows = [row for _, row in parse_documents(text, decimals=True)]
-    if found is None:
+    if typed_text is None:
         return False
     try:
-        lines = [json.loads(line, object_hook=exact) for line in bytes(found.lines).splitlines()]
-        nulls = set(json.loads(b"[%s]" % found.nulls))
+        lines = [json.loads(line, object_hook=exact) for line in bytes(typed_text.lines).splitlines()]
+        nulls = set(json.loads(b"[%s]" % typed_text.nulls))
     except (UnicodeDecodeError, json.JSONDecodeError):
-        # The decoder refuses names and texts that are none.
+        # The decoder refuses invalid names and texts.
         assert rows is None, text
         return True
     if rows is not None:
@@ -89,15 +89,15 @@ def compare(text: bytes) -> bool:
 
 
 def main() -> None:
-    """Type as many texts as were asked for, whole and damaged."""
+    """Type the requested number of texts, sound and damaged."""
     memory.allocate = allocate_without_padding if IS_BROKEN else allocate_before_guard
     chance, refused = random.Random(int(sys.argv[1])), 0
     for _ in range(int(sys.argv[2])):
         rows = [{name: value_of(chance) for name in NAMES if chance.random() < 0.6} for _ in range(chance.randrange(4))]
         text = chance.choice(["\n", "", " \r\n"]).join(map(json.dumps, rows)).encode()
-        whole = compare(text)
-        # Names with escapes are left to the plain way where a member is null.
-        assert whole or b"null" in text, text
+        is_typed = compare(text)
+        # Names with escapes are left to the reference if a member is null.
+        assert is_typed or b"null" in text, text
         refused += not compare(mutate(text, chance))
     sys.stdout.write(f"{refused > 0}, checked: {CHECKED}\n")
 
