@@ -1,9 +1,9 @@
-"""The two tiers of tests, how they are distributed over processes, and an environment without real accounts.
+"""The two tiers of tests, their distribution over processes, and an environment without real accounts.
 
-The commit tier is deterministic: fixed seeds, Hypothesis without randomness. The nightly tier also runs the tests
+The commit tier is deterministic: fixed seeds, and Hypothesis without randomness. The nightly tier also runs the tests
 marked ``nightly``, and draws fresh seeds from ``DDBIO_TEST_SEED``, which ``./task nightly`` sets and prints.
 
-The run ends with the reasons of skipped tests; in CI a reason that is not among the expected ones fails it.
+The run ends with the reasons of skipped tests. In CI a reason that is not among the expected ones fails it.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ if TYPE_CHECKING:
 EXPECTED_SKIPS = (
     "no endpoint is given",  # the contract suite on an endpoint of the caller's
     "and the connector",  # the EMR connector, which its own benchmarks download
-    "mount namespaces",  # a cluster of workers with disks of their own takes Linux and root
+    "mount namespaces",  # a cluster of workers with separate disks needs Linux and root
     "the oldest libraries",  # the floors have wheels for the oldest Pythons only
     "could not be fetched",  # the jar of Hudi, where Maven Central cannot be reached
     "has no grpcio",  # the first lock has none: Spark Connect is tried on newer versions
     "no Chromium",  # the pages of results are opened in it
     "no clone|clone is shallow",  # rows of results name commits
 )
-"""What may be missing in CI; whatever else is skipped there was forgotten in its set-up."""
+"""The accepted reasons in CI. Any other skipped test is missing in its set-up."""
 
 SKIPPED_UNEXPECTEDLY = 6
 """The exit status of such a run; pytest's own end at 5."""
 
 QUARANTINE: Mapping[str, str] = {}
-"""Tests that fail at random, with the reason of each: they run in the nightly tier only. A fix removes the entry."""
+"""Tests that fail at random, with the reason of each. Only the nightly tier runs them. A fix removes the entry."""
 
 SEED = os.environ.get("DDBIO_TEST_SEED")
 """The seed of a nightly run; None in the commit tier."""
 
 SEEDS_OF_A_RUN = 1_000_000
-"""How many seeds of sweeps lie between two seeds of nightly runs."""
+"""The number of sweep seeds between two seeds of nightly runs."""
 
 LONG_FIRST = (
     "spark",
@@ -72,7 +72,7 @@ LONG_FIRST = (
 with suppress(ModuleNotFoundError):  # environments of other Sparks have none
     import hypothesis
 
-    # No test fails by the time that it takes: a first call may compile or import, and the machine may be busy.
+    # No test fails because of its duration: a first call may compile or import, and the machine may be busy.
     unhurried = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
     hypothesis.settings.register_profile("commit", unhurried, derandomize=True, database=None, max_examples=50)
     hypothesis.settings.register_profile("nightly", unhurried, print_blob=True, max_examples=200)
@@ -92,7 +92,7 @@ FAKE_ENVIRONMENT = {
 
 @pytest.fixture
 def seeds() -> Callable[[int, int], range]:
-    """Return a function of two counts, that of the commit tier and that of the nightly tier, to the seeds of a sweep.
+    """Return a function from the seed counts of the commit tier and the nightly tier to the seeds of a sweep.
 
     The seeds of the commit tier are always the same, those of the nightly tier are new in each run.
     """
@@ -107,7 +107,7 @@ def seeds() -> Callable[[int, int], range]:
 
 
 def pytest_report_header() -> list[str]:
-    """Print the seed of a nightly run, and how to repeat the run."""
+    """Print the seed of a nightly run, and the command that repeats the run."""
     if SEED is None:
         return []
     return [
@@ -117,7 +117,7 @@ def pytest_report_header() -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order files so that long ones start first, and take quarantined tests out of the commit tier."""
+    """Order files so that long ones start first, and remove quarantined tests from the commit tier."""
     ranks = {name: rank for rank, name in enumerate(LONG_FIRST)}
 
     def rank_of(item: pytest.Item) -> int:
@@ -131,20 +131,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Take what the collection made, which stays, out of the garbage collector's sight."""
+    """Freeze the permanent objects of the collection, so that the garbage collector skips them."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Run two processes more than there are cores, since many tests wait; more than four share little."""
+    """Run two processes more than cores, since many tests wait. More than four processes share little."""
     return min(4, (os.cpu_count() or 1) + 2)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling:
-    """Run the tests of Spark in one process, so that they share one JVM; each other file runs in some process."""
+    """Run the tests of Spark in one process, so that they share one JVM. Other files run in any process."""
     from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - environments of other Sparks have none
 
     class ByFileWithOneJvm(LoadFileScheduling):
@@ -161,7 +161,7 @@ def _path_in_tests(nodeid: str) -> str:
 
 @pytest.fixture(scope="session")
 def original_environment() -> Mapping[str, str]:
-    """Return the environment as the caller set it, for the suite that tests an endpoint of the caller's."""
+    """Return the environment of the caller, for the suite that tests the caller's endpoint."""
     return dict(os.environ)
 
 
@@ -169,7 +169,7 @@ def original_environment() -> Mapping[str, str]:
 def hermetic_environment(
     original_environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """Replace every AWS variable before a server, a client or a JVM is started; keep state of jobs out of the home."""
+    """Replace all AWS variables before a server, client or JVM starts, and keep states of jobs out of the home."""
     with pytest.MonkeyPatch.context() as patch:
         for name in original_environment:
             if name.startswith("AWS_"):
@@ -182,13 +182,13 @@ def hermetic_environment(
 
 @pytest.fixture(scope="session", autouse=True)
 def interruptible() -> None:
-    """Let children be interrupted by Ctrl-C also where this run is in the background, with SIGINT ignored."""
+    """Make children interruptible by Ctrl-C even if this run is in the background, with SIGINT ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many tests were skipped, and why."""
+    """Print the number and the reasons of skipped tests."""
     reasons = _skip_reasons(terminalreporter)
     for reason, count in reasons.most_common():
         terminalreporter.write_line(f"skipped {count}: {reason}")
@@ -196,7 +196,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail a run in CI that skipped what should have run there, even if its failed tests pass when rerun alone."""
+    """Fail a run in CI that skipped required tests, even if its failed tests pass when rerun alone."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or os.environ.get("CI") != "true":
         return
@@ -208,4 +208,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def _skip_reasons(reporter: pytest.TerminalReporter) -> Counter[str]:
     skipped = (report.longrepr for report in reporter.stats.get("skipped", []))
-    return Counter(str(told[2] if isinstance(told, tuple) else told).removeprefix("Skipped: ") for told in skipped)
+    return Counter(
+        str(reason[2] if isinstance(reason, tuple) else reason).removeprefix("Skipped: ") for reason in skipped
+    )

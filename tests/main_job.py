@@ -1,6 +1,6 @@
-"""The main job on whatever is installed: a table of the fake to files, those into another table, both sides compared.
+"""The main job on the installed package: a table of the fake to files, these into another table, and a comparison.
 
-A program of its own, run by test_packaging.py in environments that hold nothing else of this tree.
+test_packaging.py runs this program in environments without any other file of this tree.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ with FakeDynamoDB() as fake, tempfile.TemporaryDirectory() as folder:
     os.environ["AWS_ENDPOINT_URL_DYNAMODB"] = fake.endpoint_url
     scanned = run("scan", "orders", f"{folder}/orders", "--digest")
     run("table", "create-like", "orders", "orders-copy")
-    # Two files of a few rows each are joined to one batch on their way.
+    # Two files of a few rows each are joined to one batch.
     run("load", f"{folder}/orders", "orders-copy")
     read = ddbio.read_table("orders-copy", columns=["total"])
-    found = {"rows": scanned["rows"], "digests": [scanned["digest"], str(ddbio.digest("orders-copy"))]}
-    sys.stdout.write(json.dumps({"ddbio": ddbio.__file__, "type": str(read["total"].type), **found}))
+    result = {"rows": scanned["rows"], "digests": [scanned["digest"], str(ddbio.digest("orders-copy"))]}
+    sys.stdout.write(json.dumps({"ddbio": ddbio.__file__, "type": str(read["total"].type), **result}))

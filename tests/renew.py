@@ -1,4 +1,4 @@
-"""Write all that is generated from the tables of verbs, commands, options and calls: ``python -m tests.renew``."""
+"""Rewrites all files that are generated from verbs, commands, options and calls: ``python -m tests.renew``."""
 
 from __future__ import annotations
 

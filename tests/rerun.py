@@ -1,8 +1,8 @@
-"""Run pytest, and rerun at most three failed tests, each in a process of its own: ``python -m tests.rerun [ARGS]``.
+"""Runs pytest, and reruns at most three failed tests, each in a separate process: ``python -m tests.rerun [ARGS]``.
 
-A test that passes then is reported as ``FLAKY`` in the last lines, and the run passes. Such a test must be fixed in the
-next change. More than three failures fail the run at once. So does a file that cannot be collected, since its tests did
-not run.
+A test that then passes is reported as ``FLAKY`` in the last lines, and the run passes. Such a test must be fixed in the
+next change. More than three failures fail the run immediately. So does a file that cannot be collected, since its tests
+did not run.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ MAX_RERUNS = 3
 
 
 class Failures:
-    """A plugin that collects the tests that failed, those of xdist's workers too."""
+    """Plugin that collects the failed tests, also those of xdist's workers."""
 
     def __init__(self) -> None:
         self.tests: dict[str, None] = {}
         self.fatal = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note a test that failed, in its set-up or its teardown too."""
+        """Record a test that failed, also in its set-up or its teardown."""
         if report.failed:
             self.tests[report.nodeid] = None
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Note that a file could not be collected."""
+        """Record that a file could not be collected."""
         self.fatal = self.fatal or report.failed
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run pytest with these arguments; return its exit status, or 0 if all failed tests passed when rerun alone."""
-    # Without its caches every process of a run, also each worker of Spark, would compile all modules again.
+    """Run pytest with these arguments. Return its exit status, or 0 if all failed tests passed when rerun alone."""
+    # Without caches every process of a run, also each worker of Spark, would compile all modules again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     failures = Failures()

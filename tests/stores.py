@@ -1,4 +1,4 @@
-"""Stores of objects: folders of this machine and buckets of moto."""
+"""Object stores: local folders and buckets of moto."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def s3_url():
 
 @pytest.fixture(scope="session")
 def s3_spec(s3_url):
-    """Return the recipe of a client of moto over HTTP."""
+    """Return the configuration of a client of moto over HTTP."""
     return ClientSpec(endpoint_url=s3_url, region="us-east-1")
 
 
 @pytest.fixture
 def local_store(tmp_path):
-    """Return a store on a folder that does not exist yet, nor its parent."""
+    """Return a store in a folder that does not exist yet, nor its parent."""
     return LocalStore(tmp_path / "out" / "here")
 
 
 @pytest.fixture
 def s3_store(s3_spec):
-    """Return a store on a target in a bucket."""
+    """Return a store with a target in a bucket."""
     bucket = f"bucket{next(_serial)}"
     s3_spec.client("s3").create_bucket(Bucket=bucket)
     return S3Store(s3_spec, f"s3://{bucket}/target")
@@ -45,7 +45,7 @@ def s3_store(s3_spec):
 
 @pytest.fixture(params=["local", "s3"])
 def make_store(request, tmp_path):
-    """Return a function that returns a store on a target that does not exist yet."""
+    """Return a function that returns a store with a target that does not exist yet."""
     if request.param == "local":
         return lambda: LocalStore(tmp_path / f"target{next(_serial)}" / "below")
     spec = request.getfixturevalue("s3_spec")
@@ -56,7 +56,7 @@ def make_store(request, tmp_path):
 
 @pytest.fixture
 def staged_left(tmp_path):
-    """Return a function that returns what is staged, but not visible, below a store's target."""
+    """Return a function that returns the staged but invisible files below a store's target."""
 
     def left(store):
         if isinstance(store, LocalStore):

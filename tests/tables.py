@@ -1,4 +1,4 @@
-"""Tables on the fake that tests only read."""
+"""Tables of the fake that tests only read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ddbio.testing.flights import KEY, flight_lines
 
 
 def every_type(number: int) -> dict[str, dict[str, object]]:
-    """Return an item that holds all ten types."""
+    """Return an item with all ten types."""
     return {
         "pk": {"S": f"item-{number:05d}"},
         "n": {"N": str(number)},
@@ -36,7 +36,7 @@ def lines(items) -> bytes:
 
 @pytest.fixture(scope="session")
 def fake():
-    """Serve the fake for the whole run; each table is made once and only read."""
+    """Serve the fake for the whole run. Each table is made once and only read."""
     with FakeDynamoDB() as server:
         server.load("flights", b"".join(flight_lines(20_000)), KEY)
         server.load("types", lines(map(every_type, range(500))), "pk:S")

@@ -1,4 +1,4 @@
-"""The structure: who imports whom, the size of modules, public names, and what may not be in the tree."""
+"""The structure: imports, the size of modules, public names, and forbidden contents of the tree."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ CAPABILITIES: dict[str, set[str]] = {
     "folders": {"catalog", "cdc", "validation"},
     "advice": {"scan", "load", "catalog"},
 }
-"""The packages of capabilities, and which of them each imports."""
+"""The packages of capabilities, and the packages that each imports."""
 OPTIONS = {f"ddbio.{name}{part}" for name in CAPABILITIES for part in ("", ".options", ".rules")}
-"""What the help of a command may load of the capabilities."""
+"""The capabilities that the help of a command may load."""
 REGISTRIES = {"__init__", "items/kernel/compiler/objects", "jobs/providers", "options/__init__", "public"}
 HEAVY_LIBRARIES = {"boto3", "botocore", "click", "numba", "numpy", "pyarrow", "pydantic", "pyspark", "rich"}
 
-# In parts, so that this file does not hold what it looks for: hosts of package registries, folders of one workplace.
+# In parts, so that this file does not contain the searched texts: hosts of package registries, folders of one
+# workplace.
 FOREIGN_TEXT = [
     "".join(parts)
     for parts in [
@@ -57,28 +58,28 @@ NOT_OURS = {"__pycache__", "build", "dist", "metastore_db", "spark-warehouse"}
 
 
 def named(path: Path) -> str:
-    """Return how a parametrised case is called."""
+    """Return the name of a parametrised case."""
     return str(path.relative_to(ROOT))
 
 
 def error_classes(cls: type[DdbioError]) -> Iterator[type[DdbioError]]:
-    """Yield a class and all that derive from it."""
+    """Yield a class and all its subclasses."""
     yield cls
     for child in cls.__subclasses__():
         yield from error_classes(child)
 
 
 def files_of_the_tree() -> Iterator[Path]:
-    """Yield what a clone would hold: no environment, no cache, no hidden folder but .ci."""
+    """Yield the files of a clone: no environment, no cache, and no hidden folder except .ci."""
     for folder, folders, names in os.walk(ROOT):
         folders[:] = [name for name in folders if name not in NOT_OURS and (name == ".ci" or not name.startswith("."))]
-        # In a linked work tree of git it is a file, which says where the clone is.
+        # In a linked work tree of git it is a file with the path of the clone.
         yield from (Path(folder, name) for name in names if name != ".git")
 
 
 @pytest.mark.parametrize("name", ["ddbio", "ddbio.testing"])
 def test_public_names_are_listed(name):
-    """What a package offers is in its sorted ``__all__``, and everything in there can be had."""
+    """The public names of a package are in its sorted ``__all__``, and all of these exist."""
     module = importlib.import_module(name)
     values = {public: getattr(module, public) for public in {*dir(module), *module.__all__} if public[0] != "_"}
     offered = {
@@ -91,7 +92,7 @@ def test_public_names_are_listed(name):
 
 
 def test_importing_costs_nothing():
-    """``import ddbio`` loads none of the libraries it will use."""
+    """``import ddbio`` loads none of the libraries that it uses later."""
     code = "import sys, ddbio; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
@@ -102,7 +103,7 @@ def test_importing_costs_nothing():
 def test_capabilities_import_only_as_drawn():
     """A capability imports only those that ``docs/architecture.md`` draws below it."""
     graph = grimp.build_graph("ddbio", exclude_type_checking_imports=True)
-    found = {
+    imports = {
         importer: {
             imported
             for imported in CAPABILITIES
@@ -111,17 +112,17 @@ def test_capabilities_import_only_as_drawn():
         }
         for importer in CAPABILITIES
     }
-    assert found == CAPABILITIES
+    assert imports == CAPABILITIES
 
 
 def test_only_registries_import_by_name():
-    """Imports by name, which the contracts do not see, are in the registries only."""
-    found = {named(path) for path in MODULES if "import_module" in path.read_text("utf-8")}
-    assert found == {f"ddbio/{name}.py" for name in REGISTRIES}
+    """Only the registries import by name, which the contracts cannot check."""
+    importers = {named(path) for path in MODULES if "import_module" in path.read_text("utf-8")}
+    assert importers == {f"ddbio/{name}.py" for name in REGISTRIES}
 
 
-def test_help_does_not_wait_for_what_a_command_does():
-    """The help of every command is printed without the libraries, and without the verbs, that do its work."""
+def test_help_does_not_load_the_work_of_a_command():
+    """The help of every command is printed without the libraries and verbs that do its work."""
     script = """
 import sys
 from click.testing import CliRunner
@@ -138,13 +139,13 @@ print(*{name if name[:6] == "ddbio." else name.partition(".")[0] for name in sys
     loaded = set(done.stdout.split())
     assert "ddbio.cli" in loaded
     works = {*CAPABILITIES, "aws", "items", "formats", "jobs", "sources", "spark"}
-    found = loaded & (HEAVY_LIBRARIES - {"click", "pydantic"})
-    found |= {name for name in loaded if name.split(".")[1:2] and name.split(".")[1] in works} - OPTIONS
-    assert not found, "import what a command does within the command's function"
+    violations = loaded & (HEAVY_LIBRARIES - {"click", "pydantic"})
+    violations |= {name for name in loaded if name.split(".")[1:2] and name.split(".")[1] in works} - OPTIONS
+    assert not violations, "import what a command does within the command's function"
 
 
 def test_a_missing_extra_is_named():
-    """Without PySpark every public name can be had, and what needs it says how to install it."""
+    """Without PySpark every public name exists, and the error of those that need it has the command to install it."""
     script = """
 import sys
 sys.modules["pyspark"] = None
@@ -163,13 +164,13 @@ for use in (lambda: register(None), lambda: __import__("ddbio.spark.functions"),
 
 
 def test_modules_are_read_in_one_sitting():
-    """No module is longer than one sitting; how short one may be is nobody's rule."""
+    """No module is longer than the maximum. There is no minimum."""
     lines = {named(path): len(path.read_text("utf-8").splitlines()) for path in MODULES}
     assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
 
 
-def test_modules_say_what_they_are():
-    """A module has a docstring, a name of its own, and classes named after what they are."""
+def test_modules_have_docstrings():
+    """A module has a docstring, a unique name, and classes named after their contents."""
     for path in MODULES:
         tree = ast.parse(path.read_text("utf-8"))
         classes = [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
@@ -178,7 +179,7 @@ def test_modules_say_what_they_are():
         assert [name for name in classes if name.endswith(VAGUE_ENDINGS)] == [], path
 
 
-def test_tests_say_what_they_show():
+def test_tests_have_docstrings():
     """Every test has a docstring."""
     for path in TESTS:
         functions = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.FunctionDef)]
@@ -187,7 +188,7 @@ def test_tests_say_what_they_show():
 
 
 def test_errors_travel():
-    """An error comes out of a worker as it went in: class, message, arguments and attributes."""
+    """An error that leaves a worker keeps its class, message, arguments and attributes."""
     for cls in error_classes(DdbioError):
         parameters = inspect.signature(cls.__init__).parameters.values()
         names = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
@@ -199,14 +200,14 @@ def test_errors_travel():
         assert vars(error) == {name: f"value of {name}" for name in names[2:]}
 
 
-def test_tree_names_no_place():
-    """No file names the address of a package registry or a folder of one machine."""
-    found = [
+def test_the_tree_names_no_machine():
+    """No file contains the address of a package registry or a folder of one machine."""
+    occurrences = [
         (named(path), text)
         for path in files_of_the_tree()
-        # Another run's own file may be gone.
+        # Another run's own file may be deleted meanwhile.
         if path.exists() and (content := path.read_bytes())
         for text in FOREIGN_TEXT
         if text.encode() in content
     ]
-    assert found == []
+    assert occurrences == []

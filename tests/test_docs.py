@@ -1,4 +1,4 @@
-"""README and docs against the tree: what they name must be there under that name."""
+"""README and docs compared with the tree: all names on the pages exist."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ README = (ROOT / "README.md").read_text("utf-8")
 
 
 def named(path: Path) -> str:
-    """Return how a parametrised case is called."""
+    """Return the name of a parametrised case."""
     return str(path.relative_to(ROOT))
 
 
@@ -54,21 +54,23 @@ def test_links_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_modules_exist(page):
-    """Every module and folder that a page names exists, in the package or at the root."""
+    """Every module and folder on a page exists, in the package or at the root."""
     paths = re.findall(r"(?<![\w/.-])((?:[a-z]\w*/)+(?:\w+\.py)?)(?![\w/.*<])", page.read_text("utf-8"))
     assert [path for path in paths if not (ROOT / path).exists() and not (ROOT / "ddbio" / path).exists()] == []
 
 
 def test_recipes_exist():
-    """Every recipe that a page names is in the task runner's list."""
+    """Every recipe on a page is in the task runner's list."""
     listed = subprocess.run([ROOT / "task"], capture_output=True, text=True, check=True).stdout
     recipes = set(re.findall(r"^  (\w+)", listed, re.MULTILINE))
-    told = {(named(page), name) for page in PAGES for name in re.findall(r"\./task (\w+)", page.read_text("utf-8"))}
-    assert [each for each in sorted(told) if each[1] not in recipes] == []
+    recipes_of_pages = {
+        (named(page), name) for page in PAGES for name in re.findall(r"\./task (\w+)", page.read_text("utf-8"))
+    }
+    assert [page_and_recipe for page_and_recipe in sorted(recipes_of_pages) if page_and_recipe[1] not in recipes] == []
 
 
 def test_readme_shows_an_endpoint_that_runs(capsys, monkeypatch):
-    """The blocks that need the fake alone run as they stand."""
+    """The blocks that need only the fake run unchanged."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
         monkeypatch.setenv(name, "restored afterwards")
     shown = [block for block in blocks("python") if "FakeDynamoDB" in block]
@@ -80,18 +82,18 @@ def test_readme_shows_an_endpoint_that_runs(capsys, monkeypatch):
 
 
 def test_readme_is_short():
-    """README is read to its end: at most 130 lines."""
+    """README is short enough to be read completely: at most 130 lines."""
     assert len(README.splitlines()) <= 130
 
 
-def test_benchmarks_keep_a_place_for_figures():
-    """The marks between which figures are generated are there once, in order."""
+def test_benchmarks_have_the_marks_of_figures():
+    """The marks around generated figures occur once, in order."""
     page = (ROOT / "docs/benchmarks.md").read_text("utf-8")
     assert re.findall(r"<!-- benchmarks:(\w+) -->", page) == ["begin", "end"]
 
 
 def test_decisions_are_listed_and_short():
-    """Each decision has a number of its own, its date, at most 60 lines, and a line in the list."""
+    """Each decision has a unique number, its date, at most 60 lines, and a line in the list."""
     overview = (ROOT / "docs/adr/README.md").read_text("utf-8")
     numbers = [path.name[:4] for path in DECISIONS]
     assert sorted(set(numbers)) == numbers
@@ -125,13 +127,13 @@ def test_decisions_are_listed_and_short():
     ],
 )
 def test_pages_list_every_key(page, report):
-    """The page of a verb names every key of what it reports."""
+    """The page of a verb has every key of its report."""
     text = (ROOT / f"docs/{page}.md").read_text("utf-8")
     assert [name for name in report.__dataclass_fields__ if f"`{name}`" not in text] == []
 
 
 def test_guarantees_name_tests_that_exist():
-    """Each file and each test that the page of guarantees names is there."""
+    """Each file and each test on the page of guarantees exists."""
     page, files = (ROOT / "docs/guarantees.md").read_text("utf-8"), 0
     for row in page.splitlines():
         path = None
@@ -145,24 +147,24 @@ def test_guarantees_name_tests_that_exist():
     assert files > 30
 
 
-def test_versions_of_spark_have_what_tests_show():
-    """The table of versions is that of ``tests/versions``, and the test of each of its rows is there."""
+def test_versions_of_spark_have_the_tested_features():
+    """The table of versions equals that of ``tests/versions``, and the test of each of its rows exists."""
     assert table() in (ROOT / "docs/spark.md").read_text("utf-8")
     tests = "".join(path.read_text("utf-8") for path in (ROOT / "tests/versions").glob("test_*.py"))
-    assert [each.test for each in FEATURES.values() if f"def {each.test}(" not in tests] == []
+    assert [feature.test for feature in FEATURES.values() if f"def {feature.test}(" not in tests] == []
 
 
 def test_guarantees_have_a_row_for_every_fault():
-    """Each fault of the catalogue, F1 to F52, has one row, which names a test or says that it is not done."""
-    page, found = (ROOT / "docs/guarantees.md").read_text("utf-8"), list[int]()
-    for first, last, more, rest in re.findall(r"^\| F(\d+)(?:–F(\d+))?(?:, F(\d+))? \|(.*)\|$", page, re.MULTILINE):
-        found += [*range(int(first), int(last or first) + 1), *([int(more)] if more else [])]
-        assert "`tests/" in rest or "not done" in rest, first
-    assert found == list(range(1, 53))
+    """Each fault of the catalogue, F1 to F52, has one row, which names a test or states that it is not done."""
+    page, faults = (ROOT / "docs/guarantees.md").read_text("utf-8"), list[int]()
+    for first, last, more, cells in re.findall(r"^\| F(\d+)(?:–F(\d+))?(?:, F(\d+))? \|(.*)\|$", page, re.MULTILINE):
+        faults += [*range(int(first), int(last or first) + 1), *([int(more)] if more else [])]
+        assert "`tests/" in cells or "not done" in cells, first
+    assert faults == list(range(1, 53))
 
 
 def test_reference_has_every_public_name():
-    """The pages that are made from the code name every public name, each with a docstring, and every command."""
+    """The pages generated from the code have every public name, each with a docstring, and every command."""
     pages = {name: render() for name, render in runpy.run_path(ROOT / "docs/site/reference.py")["PAGES"].items()}
     shown = set(re.findall(r"^::: ddbio\.(\w+)$", pages["python"] + pages["classes"], re.MULTILINE))
     shown |= set(re.findall(r"^\| `(\w+Error)`", pages["errors"], re.MULTILINE))
@@ -172,7 +174,7 @@ def test_reference_has_every_public_name():
 
 
 def test_environment_page_names_every_variable():
-    """The page of environment variables has each that the package reads under a name of its own."""
+    """The page of environment variables has each variable that the package itself reads."""
     text = "".join(path.read_text("utf-8") for path in (ROOT / "ddbio").rglob("*.py"))
     page = (ROOT / "docs/environment.md").read_text("utf-8")
     named = set(re.findall(r"\b(?:DDBIO_[A-Z_]+|XDG_[A-Z_]+)\b", text))

@@ -1,4 +1,4 @@
-"""The engine of this process: what happens to tasks when one of them fails."""
+"""The engine of this process: the effect of a failed task on the others."""
 
 import threading
 
@@ -9,8 +9,8 @@ from ddbio.errors import TargetError
 from ddbio.jobs.engine import LocalEngine
 
 
-def test_a_failure_spares_the_tasks_that_have_not_begun():
-    """The first error ends the job: tasks under way are ended by the budget, those in the queue never begin."""
+def test_a_failure_prevents_queued_tasks():
+    """The first error ends the job: the budget ends running tasks, and queued ones never start."""
     begun, lock = [], threading.Lock()
 
     def work(task, budget):

@@ -1,4 +1,4 @@
-"""The quick start and the how-to guides, run as they stand against the fake DynamoDB and a fake S3."""
+"""The quick start and the how-to guides, run unchanged with the fake DynamoDB and a fake S3."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ ITEMS = [{"id": {"S": f"o{number}"}, "total": {"N": str(number)}} for number in 
 
 
 def named(path: Path) -> str:
-    """Return how a parametrised case is called."""
+    """Return the name of a parametrised case."""
     return path.stem
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
-    """Return the language and the text of each fenced block of a page, in order; those of a list item too."""
-    found = re.findall(r"^( *)```(\w+)\n(.*?)^\1```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    return [(language, re.sub(rf"^{indent}", "", text, flags=re.MULTILINE)) for indent, language, text in found]
+    """Return the language and the text of each fenced block of a page, in order, also those of list items."""
+    fenced = re.findall(r"^( *)```(\w+)\n(.*?)^\1```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    return [(language, re.sub(rf"^{indent}", "", text, flags=re.MULTILINE)) for indent, language, text in fenced]
 
 
 def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
-    """Return the command that words of a command line reach, and the words after it."""
+    """Return the command of a command line, and the words after it."""
     command: click.Command = cli
     while isinstance(command, click.Group):
         command, words = command.commands[words[0]], words[1:]
@@ -68,20 +68,20 @@ def test_commands_exist(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_python_uses_public_names(page):
-    """Every Python block parses, but for a notebook's own lines, and calls only public names of ``ddbio``."""
+    """Every Python block parses, except for a notebook's own lines, and calls only public names of ``ddbio``."""
     for language, text in blocks(page):
         if language == "python":
             tree = ast.parse(re.sub(r"^%.*", "", text, flags=re.MULTILINE))
             calls = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
             names = {node.attr for node in calls if isinstance(node.value, ast.Name) and node.value.id == "ddbio"}
-            imported = {each.name for node in ast.walk(tree) if isinstance(node, ast.Import) for each in node.names}
-            modules = {each.split(".")[1] for each in imported if each.startswith("ddbio.")}
+            imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+            modules = {module.split(".")[1] for module in imported if module.startswith("ddbio.")}
             assert names <= set(ddbio.__all__) | modules
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_json_is_json(page):
-    """Every JSON block parses; a policy's statements allow something on something."""
+    """Every JSON block parses. A policy's statements allow some action on some resource."""
     for language, text in blocks(page):
         if language == "json":
             for statement in json.loads(text).get("Statement", []):
@@ -91,7 +91,7 @@ def test_json_is_json(page):
 
 @pytest.fixture
 def services(tmp_path, monkeypatch):
-    """Serve the tables and the bucket of the pages, and let every process of this test find them."""
+    """Serve the tables and the bucket of the pages, and set the endpoints for every process of this test."""
     with MotoServer() as s3, FakeDynamoDB(export_to=s3.endpoint_url) as fake:
         boto3.client("s3", endpoint_url=s3.endpoint_url, region_name="us-east-1").create_bucket(Bucket="my-bucket")
         for table in ("orders", "orders-old"):
@@ -105,7 +105,7 @@ def services(tmp_path, monkeypatch):
 
 
 def run(language: str, text: str) -> str:
-    """Run a block as a person would, and return what it prints."""
+    """Run a block as a person would, and return its output."""
     command = [sys.executable, "-c", text] if language == "python" else ["bash", "-euc", text]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{text}\n{done.stderr}"
@@ -113,7 +113,7 @@ def run(language: str, text: str) -> str:
 
 
 def test_quick_start_ends_with_the_answer(services):
-    """The ten lines of the quick start print what the page says."""
+    """The ten lines of the quick start print the result on the page."""
     (text,) = [text for language, text in blocks(ROOT / "docs/quick-start.md") if language == "python"]
     printed = run("python", text).splitlines()
     assert printed[0] == "10000 rows"
@@ -128,14 +128,14 @@ def test_landing_page_example_runs(services):
 
 @pytest.mark.parametrize("name", [*RUN, *(pytest.param(name, marks=pytest.mark.nightly) for name in RUN_NIGHTLY)])
 def test_guides_run(services, name):
-    """Every block of a guide runs in its order, but for those that need AWS or a Spark of their own."""
+    """Every block of a guide runs in order, except for those that need AWS or their own Spark."""
     shown = [text for text in blocks(ROOT / f"docs/how-to/{name}.md") if text[0] in {"sh", "python"}]
     ran = [run(*block) for block in shown if not block[1].startswith(ON_AWS) and "spark" not in block[1]]
     assert ran
 
 
-def test_the_workflow_is_whole():
-    """The workflow of the page parses, and its address of the endpoint is the one that its service has."""
+def test_the_workflow_is_complete():
+    """The workflow of the page parses, and its endpoint is the address of its service."""
     (text,) = [text for language, text in blocks(CI_PAGE) if language == "yaml"]
     job = yaml.safe_load(text)["jobs"]["pipeline"]
     assert job["services"]["aws"]["ports"] == [f"{job['env']['LOCALSTACK_HOST'].partition(':')[2]}:4566"]
@@ -151,7 +151,7 @@ OLD_LINES = (
 
 @pytest.mark.parametrize("line", OLD_LINES)
 def test_lines_of_data_pipeline_become_dynamodb_json(line):
-    """The page's script makes the same item of each form in which Data Pipeline has written it."""
+    """The page's script makes the same item of each format of Data Pipeline."""
     (script,) = [text for language, text in blocks(ROOT / "docs/migrate/aws-data-pipeline.md") if language == "python"]
     done = subprocess.run([sys.executable, "-c", script], input=f"{line}\n", capture_output=True, text=True, check=True)
     tags = {"M": {"tags": {"L": [{"NS": ["1", "2"]}]}}}
@@ -160,7 +160,7 @@ def test_lines_of_data_pipeline_become_dynamodb_json(line):
 
 @pytest.mark.nightly
 def test_the_shell_runs_on_any_endpoint(tmp_path, monkeypatch):
-    """The page's script moves a table to S3 on one endpoint that serves both, found by localstack-client's variable."""
+    """The page's script moves a table to S3 with one endpoint for both, from localstack-client's variable."""
     script = "\n".join(text for language, text in blocks(CI_PAGE) if language == "sh")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -174,7 +174,7 @@ def test_the_shell_runs_on_any_endpoint(tmp_path, monkeypatch):
 
 @pytest.mark.nightly
 def test_the_shell_without_a_container_runs(tmp_path, monkeypatch):
-    """The page's script serves its own DynamoDB, and leaves files and no process behind."""
+    """The page's script serves its own DynamoDB, and leaves files but no process."""
     (script,) = [text for language, text in blocks(CI_PAGE) if language == "bash"]
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -185,7 +185,7 @@ def test_the_shell_without_a_container_runs(tmp_path, monkeypatch):
 
 @pytest.mark.nightly
 def test_the_shell_of_the_quick_start_runs(services):
-    """The commands of the quick start's second half run on a table that is there."""
+    """The commands of the quick start's second half run on an existing table."""
     shells = [text for language, text in blocks(ROOT / "docs/quick-start.md") if language == "sh"]
     (text,) = [text for text in shells if text.startswith("export ")]
     run("sh", "\n".join(line for line in text.splitlines() if not line.startswith("export ")))
@@ -195,7 +195,7 @@ def test_the_shell_of_the_quick_start_runs(services):
     ("page", "passed"), [("test-without-aws", 1), pytest.param("ci-pipeline", 2, marks=pytest.mark.nightly)]
 )
 def test_the_fixtures_of_the_guides_work(tmp_path, page, passed):
-    """What a guide shows of pytest passes its own tests."""
+    """The pytest example of a guide passes its own tests."""
     (text,) = [text for _, text in blocks(ROOT / f"docs/how-to/{page}.md") if "import pytest\n" in text]
     (tmp_path / "test_shown.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path / "test_shown.py"]

@@ -1,4 +1,4 @@
-"""Handlers of Lambda, by events of the shape that AWS documents."""
+"""Lambda handlers with events in the format that AWS documents."""
 
 from __future__ import annotations
 
@@ -79,66 +79,66 @@ def test_a_change_becomes_a_line():
     line = base64.b64decode(answer["data"]).decode()
     assert line.endswith("}\n")
     assert '"total":12345678901234567890.123' in line
-    found = json.loads(line)
-    assert found["_event_time"] == "2026-11-01T00:00:03.000001+00:00"
+    members = json.loads(line)
+    assert members["_event_time"] == "2026-11-01T00:00:03.000001+00:00"
     own = {"_op": "MODIFY", "_event_id": CHANGE["eventID"], "_expired": False}
-    assert {name: found[name] for name in own} == own
+    assert {name: members[name] for name in own} == own
     plain = {"pk": "user#7", "tags": ["new", "vip"], "nums": [1, 2.5], "img": "aGVsbG8=", "paid": True, "note": None}
-    assert {name: found[name] for name in plain} == plain
-    assert found["lines"] == [{"sku": "A\n1", "qty": 2}]
+    assert {name: members[name] for name in plain} == plain
+    assert members["lines"] == [{"sku": "A\n1", "qty": 2}]
 
 
 def test_a_delete_by_the_time_to_live_has_its_key():
-    """A stream's record of an expired item is marked, in either spelling of its identity."""
+    """A stream's record of an expired item is marked, in both notations of its identity."""
     change = {"ApproximateCreationDateTime": 1793491203, "Keys": {"pk": {"S": "a"}}, "SequenceNumber": "123"}
     for identity in ({"type": "Service", "principalId": "dynamodb.amazonaws.com"},
                      {"Type": "Service", "PrincipalId": "dynamodb.amazonaws.com"}):  # fmt: skip
         record = {"eventName": "REMOVE", "eventID": "1", "userIdentity": identity, "dynamodb": change}
         (answer,) = firehose_transform(event_of(json.dumps(record)))["records"]
-        found = json.loads(base64.b64decode(answer["data"]))
-        assert (found["_op"], found["_sequence"], found["_expired"], found["pk"]) == ("REMOVE", "123", True, "a")
+        line = json.loads(base64.b64decode(answer["data"]))
+        assert (line["_op"], line["_sequence"], line["_expired"], line["pk"]) == ("REMOVE", "123", True, "a")
 
 
 def test_binary_of_kinesis_is_base64_once():
-    """The service encodes it twice, in sets and nested values too."""
+    """The service encodes it twice, also in sets and nested values."""
     twice = base64.b64encode(base64.b64encode(b"abc")).decode()
     image = {"pk": {"S": "a"}, "b": {"B": twice}, "l": {"L": [{"BS": [twice]}]}}
     (answer,) = firehose_transform(
         event_of(json.dumps({**CHANGE, "dynamodb": {**CHANGE["dynamodb"], "NewImage": image}}))
     )["records"]
-    found = json.loads(base64.b64decode(answer["data"]))
-    assert (found["b"], found["l"]) == ("YWJj", [["YWJj"]])
+    line = json.loads(base64.b64decode(answer["data"]))
+    assert (line["b"], line["l"]) == ("YWJj", [["YWJj"]])
 
 
 @pytest.mark.parametrize("spacing", [None, (",", ":")])
 def test_a_line_names_its_table(monkeypatch, caplog, spacing):
     """Changes of other tables than the one of DDBIO_TABLE are dropped, and counted in the log of the function."""
-    texts = [json.dumps({**CHANGE, "tableName": each}, separators=spacing) for each in ("orders", "users", "orders")]
+    texts = [json.dumps({**CHANGE, "tableName": table}, separators=spacing) for table in ("orders", "users", "orders")]
     answers = firehose_transform(event_of(*texts, "no change"))["records"]
-    assert [json.loads(base64.b64decode(each["data"]))["_table"] for each in answers[:3]] == [
+    assert [json.loads(base64.b64decode(answer["data"]))["_table"] for answer in answers[:3]] == [
         "orders",
         "users",
         "orders",
     ]
     monkeypatch.setenv("DDBIO_TABLE", "orders")
     answers = firehose_transform(event_of(*texts, "no change"))["records"]
-    assert [each["result"] for each in answers] == ["Ok", "Dropped", "Ok", "ProcessingFailed"]
+    assert [answer["result"] for answer in answers] == ["Ok", "Dropped", "Ok", "ProcessingFailed"]
     assert "1 changes of other tables than orders were dropped" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["_op", "_sequence", "_event_id", "_event_time", "_expired", "_table"])
-def test_an_attribute_that_is_called_as_a_member_has_a_checksum(name):
-    """The line has both; ``replay`` takes the checksum off."""
+def test_an_attribute_with_the_name_of_a_member_has_a_checksum(name):
+    """The line has both. ``replay`` removes the checksum."""
     image = {"pk": {"S": "a"}, name: {"S": "mine"}}
     event = event_of(json.dumps({**CHANGE, "dynamodb": {**CHANGE["dynamodb"], "NewImage": image}}))
     (answer,) = firehose_transform(event)["records"]
     line = json.loads(base64.b64decode(answer["data"]))
-    ((member, value),) = [each for each in line.items() if each[0].startswith(f"{name}_")]
+    ((member, value),) = [entry for entry in line.items() if entry[0].startswith(f"{name}_")]
     assert (value, attribute_of_member(member)) == ("mine", name)
 
 
-def test_what_is_no_change_fails_alone():
-    """Records that are no change come back as they are, as ProcessingFailed; the others pass."""
+def test_invalid_changes_fail_alone():
+    """Invalid records are returned unchanged, as ProcessingFailed. The others pass."""
     answers = firehose_transform(event_of("no json", json.dumps(CHANGE), '{"Item":{}}', ""))["records"]
     assert [answer["result"] for answer in answers] == [
         "ProcessingFailed",
@@ -150,20 +150,20 @@ def test_what_is_no_change_fails_alone():
 
 
 def test_an_answer_has_six_megabytes_at_most():
-    """Records for which there is no room fail; every record has an answer, in its place."""
+    """Records that do not fit fail. Every record has an answer, in its order."""
     large = json.dumps(
         {**CHANGE, "dynamodb": {**CHANGE["dynamodb"], "NewImage": {**IMAGE, "text": {"S": "x" * 390_000}}}}
     )
     event = event_of(*[large] * 14)
     answer = firehose_transform(event)
     assert len(json.dumps(answer)) <= transform.MAX_ANSWER_BYTES
-    results = [each["result"] for each in answer["records"]]
+    results = [record["result"] for record in answer["records"]]
     assert set(results) == {"Ok", "ProcessingFailed"}
-    assert [each["recordId"] for each in answer["records"]] == [each["recordId"] for each in event["records"]]
+    assert [record["recordId"] for record in answer["records"]] == [record["recordId"] for record in event["records"]]
 
 
 def test_a_created_object_is_loaded_once(monkeypatch):
-    """Events of S3 and of EventBridge name the object; one that comes twice writes nothing twice."""
+    """Events of S3 and of EventBridge name the object. A repeated event writes nothing twice."""
     with MotoServer() as moto, FakeDynamoDB(burst_at_creation=1.0) as fake:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", moto.endpoint_url)
         s3 = boto3.client("s3", endpoint_url=moto.endpoint_url)
@@ -188,27 +188,27 @@ def test_a_created_object_is_loaded_once(monkeypatch):
         first = load_objects({"Records": [record, removed]})
         assert first == {"loads": [{"bucket": "inbox", "key": key, "written": 2, "rejected": 0}]}
         again = load_objects({"Records": [record]})
-        assert [each["written"] for each in again["loads"]] == [0]
+        assert [load["written"] for load in again["loads"]] == [0]
         bridged = {
             "source": "aws.s3",
             "detail": {"bucket": {"name": "inbox"}, "object": {"key": key, "etag": tag.strip('"')}},
         }
-        assert [each["written"] for each in load_objects(bridged)["loads"]] == [0]
+        assert [load["written"] for load in load_objects(bridged)["loads"]] == [0]
         assert ddbio.read_table("orders", endpoint_url=fake.endpoint_url).num_rows == 2
-        # A key that looks like a glob is that object, or none if it is gone.
+        # A key that looks like a glob is only that object, or none if it is deleted.
         described |= {"key": "new+orders/a%5B1%5D*.jsonl", "eTag": "other"}
         for name in ("a1.jsonl", "a1x.jsonl"):
             s3.put_object(Bucket="inbox", Key=f"new orders/{name}", Body=b'{"Item":{"pk":{"S":"9"}}}\n')
         with pytest.raises(NotFoundError):
             load_objects({"Records": [record]})
         s3.put_object(Bucket="inbox", Key="new orders/a[1]*.jsonl", Body=b'{"Item":{"pk":{"S":"3"}}}\n')
-        assert [each["written"] for each in load_objects({"Records": [record]})["loads"]] == [1]
+        assert [load["written"] for load in load_objects({"Records": [record]})["loads"]] == [1]
         assert sorted(ddbio.read_table("orders", endpoint_url=fake.endpoint_url)["pk"].to_pylist()) == ["1", "2", "3"]
         s3.close()
 
 
 def test_a_load_needs_a_table(monkeypatch):
-    """Without its environment variable the handler says what to set."""
+    """Without its environment variable the error names the variable to set."""
     monkeypatch.delenv("DDBIO_TABLE", raising=False)
     with pytest.raises(OptionError, match="set DDBIO_TABLE"):
         load_objects({"Records": []})
@@ -218,7 +218,7 @@ ARN = "arn:aws:dynamodb:eu-west-1:111122223333:table/orders/stream/2026-11-01T00
 
 
 def stream_record(number, **more):
-    """Return a record as Lambda has it from a table's stream."""
+    """Return a record as Lambda gets it from a table's stream."""
     image = {"pk": {"S": f"user#{number}"}, "n": {"N": str(number)}}
     return {
         "eventID": f"{number:032x}",
@@ -240,14 +240,14 @@ def stream_record(number, **more):
 
 @pytest.fixture
 def log(monkeypatch, tmp_path):
-    """Return a folder that the handler logs to."""
+    """Return the folder of the handler's log."""
     monkeypatch.setenv("DDBIO_LOG", str(tmp_path / "log"))
     monkeypatch.delenv("DDBIO_LOG_OPTIONS", raising=False)
     return tmp_path / "log"
 
 
 def test_events_of_a_stream_are_logged_once(log):
-    """Batches that come again, whole, divided or grown, add what is new alone; rows lie by the hours of the changes."""
+    """Repeated, divided or grown batches add only new changes. Rows are stored by the hours of the changes."""
     records = [stream_record(number) for number in range(95, 105)]
     for first, last in ((0, 4), (0, 4), (0, 2), (2, 4), (2, 10), (4, 10), (0, 10)):
         assert log_changes({"Records": records[first:last]}, None) == {"batchItemFailures": []}
@@ -258,8 +258,8 @@ def test_events_of_a_stream_are_logged_once(log):
     assert ddbio.compact(log).files_rewritten
 
 
-def test_old_images_stay_once_they_were_wanted(log, monkeypatch):
-    """Whoever writes or reads the log next, it has them: as in the log of a capture."""
+def test_old_images_stay_once_requested(log, monkeypatch):
+    """The log keeps old images for all later writers and readers, like the log of a capture."""
     for number, options in enumerate(['{"old_image": false}', '{"old_image": true}', "{}"]):
         monkeypatch.setenv("DDBIO_LOG_OPTIONS", options)
         before = {"pk": {"S": f"user#{number}"}, "n": {"N": "7"}}
@@ -272,9 +272,9 @@ def test_old_images_stay_once_they_were_wanted(log, monkeypatch):
 
 
 def test_columns_that_were_given_once_stay(log, monkeypatch):
-    """A wider schema is the log's from then on, also for a handler that has a narrower one."""
+    """A wider schema becomes the log's schema, also for a handler with a narrower one."""
     for number, name in enumerate(["a", "b", "a"]):
-        fields = [pa.field(each, pa.string(), metadata={"ddb:type": "S"}) for each in ("pk", name)]
+        fields = [pa.field(attribute, pa.string(), metadata={"ddb:type": "S"}) for attribute in ("pk", name)]
         schema = schema_to_json(pa.schema(fields))
         monkeypatch.setenv("DDBIO_LOG_OPTIONS", json.dumps({"schema": schema}))
         record = stream_record(number)
@@ -286,7 +286,10 @@ def test_columns_that_were_given_once_stay(log, monkeypatch):
 
 
 def test_a_record_that_is_no_change_is_reported(log, monkeypatch, tmp_path):
-    """What is before it is written and its number returned; with reject_to it is kept apart, and nothing is left."""
+    """Records before it are written and its number is returned.
+
+    With reject_to it is stored separately, and all are done.
+    """
     bad = stream_record(2)
     bad["dynamodb"]["NewImage"] = {"pk": {"X": "y"}}
     event = {"Records": [stream_record(1), bad, stream_record(3)]}
@@ -295,24 +298,24 @@ def test_a_record_that_is_no_change_is_reported(log, monkeypatch, tmp_path):
     monkeypatch.setenv("DDBIO_LOG_OPTIONS", json.dumps({"reject_to": str(tmp_path / "rejects")}))
     assert log_changes(event)["batchItemFailures"] == []
     assert [row["n"] for row in rows_of(log)] == [1, 3]
-    (kept,) = (each for each in (tmp_path / "rejects/processing-failed").rglob("*") if each.is_file())
+    (kept,) = (file for file in (tmp_path / "rejects/processing-failed").rglob("*") if file.is_file())
     assert json.loads(base64.b64decode(json.loads(kept.read_bytes())["rawData"])) == bad
 
 
 @pytest.mark.parametrize("view", ["KEYS_ONLY", "OLD_IMAGE"])
-def test_a_change_without_the_item_behind_it_is_none(log, view):
-    """Without new images a log would say that items have nothing but their keys; a delete needs none."""
+def test_a_change_without_a_new_image_is_invalid(log, view):
+    """Without new images a log would have items with only their keys. A delete needs none."""
     gone, bad = stream_record(1, eventName="REMOVE"), stream_record(2, eventName="MODIFY")
     for record in (gone, bad):
         image = record["dynamodb"].pop("NewImage")
         record["dynamodb"] |= {"StreamViewType": view} | ({"OldImage": image} if view == "OLD_IMAGE" else {})
-    found = log_changes({"Records": [gone, bad, stream_record(3)]})
-    assert found["batchItemFailures"] == [{"itemIdentifier": bad["dynamodb"]["SequenceNumber"]}]
+    answer = log_changes({"Records": [gone, bad, stream_record(3)]})
+    assert answer["batchItemFailures"] == [{"itemIdentifier": bad["dynamodb"]["SequenceNumber"]}]
     assert [(row["_op"], row["pk"]) for row in rows_of(log)] == [("REMOVE", "user#1")]
 
 
 def test_a_log_is_of_one_table(log, monkeypatch, caplog):
-    """Records of another table are refused, in the same event or another; with an option they are left out."""
+    """Records of another table are refused, in the same event or another. With an option they are skipped."""
     own, other = stream_record(1), stream_record(2, eventSourceARN=ARN.replace("/orders/", "/users/"))
     for event in ([own, other], [other]):
         with pytest.raises(
@@ -327,7 +330,7 @@ def test_a_log_is_of_one_table(log, monkeypatch, caplog):
 
 
 def test_a_log_needs_a_folder_and_records_of_a_stream(log, monkeypatch):
-    """Other events, and a missing folder, are refused with what to do."""
+    """Other events, and a missing folder, are refused. The message has the remedy."""
     with pytest.raises(OptionError, match="not of a DynamoDB stream"):
         log_changes({"Records": [{"eventSource": "aws:sqs", "body": ""}]})
     monkeypatch.delenv("DDBIO_LOG")
@@ -339,7 +342,7 @@ PAGE = Path(__file__).parents[1] / "docs/lambda.md"
 
 
 class _Template(yaml.SafeLoader):
-    """Read the short forms of CloudFormation's functions as what they hold."""
+    """Loader that reads the short notation of CloudFormation's functions as their contents."""
 
 
 _Template.add_multi_constructor(
@@ -351,37 +354,39 @@ _Template.add_multi_constructor(
 
 
 def block(kind):
-    """Return the one block of this kind on the page."""
-    (found,) = re.findall(rf"```{kind}\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-    return found
+    """Return the only block of this kind on the page."""
+    (text,) = re.findall(rf"```{kind}\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    return text
 
 
-def test_the_template_names_handlers_and_settings_that_there_are():
+def test_the_template_names_existing_handlers_and_settings():
     """Each function's handler is one of ours, its variables are read, and the stream reports partial failures."""
     resources = yaml.load(block("yaml"), _Template)["Resources"]
-    functions = [each["Properties"] for each in resources.values() if each["Type"] == "AWS::Serverless::Function"]
-    handlers = {each["ImageConfig"]["Command"][0] for each in functions}
+    functions = [
+        resource["Properties"] for resource in resources.values() if resource["Type"] == "AWS::Serverless::Function"
+    ]
+    handlers = {function["ImageConfig"]["Command"][0] for function in functions}
     assert handlers == {
         f"ddbio.lambda_handlers.{name}" for name in ("firehose_transform", "load_objects", "log_changes")
     }
-    named = {name for each in functions for name in each.get("Environment", {}).get("Variables", {})}
+    named = {name for function in functions for name in function.get("Environment", {}).get("Variables", {})}
     assert named == {"DDBIO_LOG", "DDBIO_LOG_OPTIONS", "DDBIO_TABLE", "DDBIO_LOAD_OPTIONS"}
     (stream,) = (
         event["Properties"]
-        for each in functions
-        for event in each.get("Events", {}).values()
+        for function in functions
+        for event in function.get("Events", {}).values()
         if event["Type"] == "DynamoDB"
     )
     assert stream["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     assert stream["BisectBatchOnFunctionError"] is True
     assert {"FilterCriteria", "DestinationConfig", "MaximumRecordAgeInSeconds"} <= stream.keys()
-    for each in functions:
-        variables = each.get("Environment", {}).get("Variables", {})
+    for function in functions:
+        variables = function.get("Environment", {}).get("Variables", {})
         assert all(isinstance(json.loads(variables[name]), dict) for name in variables if name.endswith("OPTIONS"))
 
 
 def test_the_image_starts_a_handler():
-    """The recipe installs a wheel, and names a handler that there is."""
+    """The recipe installs a wheel, and names an existing handler."""
     recipe = block("dockerfile")
     (name,) = re.findall(r'CMD \["ddbio\.lambda_handlers\.(\w+)"\]', recipe)
     assert name in {"firehose_transform", "load_objects", "log_changes"}
@@ -389,7 +394,7 @@ def test_the_image_starts_a_handler():
 
 
 def test_a_transformation_starts_without_libraries():
-    """The first event of Firehose's function needs neither Arrow nor boto3 nor numba."""
+    """The first event of Firehose's function loads neither Arrow nor boto3 nor numba."""
     script = (
         "import json, sys\nfrom ddbio.lambda_handlers import firehose_transform\n"
         "firehose_transform(json.loads(sys.stdin.read()))\n"

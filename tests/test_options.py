@@ -1,4 +1,4 @@
-"""Options: every spelling, every refusal."""
+"""Options: all notations and all errors."""
 
 import pickle
 from pathlib import Path
@@ -13,31 +13,31 @@ from ddbio.scan.options import ScanOptions, ScanToFilesOptions
 
 @pytest.mark.parametrize("spelling", ["rcu_per_second", "rcuPerSecond", "rcupersecond"])
 def test_every_spelling_is_one_option(spelling):
-    """Python, Spark and the lower-cased keys that Spark hands a data source mean the same field."""
+    """Python, Spark and the lower-cased keys that Spark passes to a data source mean the same field."""
     assert parse_options(ScanOptions, {"table": "t", spelling: "400"}).rcu_per_second == 400.0
 
 
 def test_text_becomes_values():
-    """Spark options and CLI flags are text; sizes, names and booleans are understood."""
+    """Spark options and CLI flags are text. Sizes, names and booleans are parsed."""
     text = {"table": "t", "dest": "d", "targetFileBytes": "64MiB", "columns": "a, b", "consistent": "true"}
     options = parse_options(ScanToFilesOptions, text)
     assert (options.target_file_bytes, options.columns, options.consistent) == (64 * 1024**2, ("a", "b"), True)
 
 
-def test_pairs_are_split_at_the_first_sign_of_equality():
-    """A comma within brackets belongs to a type, and a further sign of equality to the value."""
+def test_pairs_are_split_at_the_first_equals_sign():
+    """A comma within brackets belongs to a type, and a further equals sign to the value."""
     options = parse_options(ScanOptions, {"table": "t", "types": "a=decimal(38, 2), b = S,c=x=y"})
     assert options.types == (("a", "decimal(38, 2)"), ("b", "S"), ("c", "x=y"))
 
 
 def test_a_path_is_its_text():
-    """Options that name a place take paths, too."""
+    """Options for a location also accept paths."""
     options = parse_options(WriteOptions, {"table": "t", "reject_to": Path("some/folder")})
     assert options.reject_to == "some/folder"
 
 
 def test_none_means_not_given():
-    """A flag that was not given leaves the default."""
+    """Without a flag the default applies."""
     assert parse_options(ScanOptions, {"table": "t", "consistent": None}).consistent is False
 
 
@@ -57,8 +57,8 @@ def test_none_means_not_given():
         ({"table": ""}, "option 'table'"),
     ],
 )
-def test_refusals_say_what_to_do(values, message):
-    """What is wrong is one OptionError that names the option."""
+def test_errors_have_the_remedy(values, message):
+    """An invalid value is one OptionError that names the option."""
     with pytest.raises(OptionError) as caught:
         parse_options(ScanOptions, values)
     assert message in str(caught.value)

@@ -1,8 +1,8 @@
-"""Names that libraries keep private and the package uses: a release without one of them fails here first.
+"""Private names of libraries that the package uses: a release without one of them fails here first.
 
-isal has a cap in pyproject.toml for the same reason. botocore has none, since every boto3 pins it. numba has none:
-it only builds the compiled loops. Without botocore's private names the package goes on by botocore's own transport, or
-without renewing a token early.
+isal has an upper bound in pyproject.toml for the same reason. botocore has none, since every boto3 pins it. numba has
+none: it only builds the compiled loops. Without botocore's private names the package uses botocore's own transport, or
+does not renew a token early.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import boto3
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# Which module uses which names.
+# The modules, and the names that they use.
 NAMES = {
     "ddbio/__main__.py": ["atexit _run_exitfuncs"],
     "ddbio/aws/client.py": [
@@ -73,29 +73,29 @@ NAMES = {
     ],
 }
 
-# PySpark 4.1 hands functions of columns Arrow's memory by itself; what older versions need is not asked of it.
+# PySpark 4.1 itself passes Arrow data to functions of columns. The names for older versions are not required of it.
 BEFORE_ARROW_FUNCTIONS = ("pyspark.sql.pandas.serializers ArrowStreamPandasUDFSerializer.arrow_to_pandas",)
 
 
 @pytest.mark.parametrize(("user", "path"), [(user, path) for user, paths in NAMES.items() for path in paths])
-def test_private_names_are_there(user, path):
-    """Each name that a module of the package takes from within a library is there, and the module still needs it."""
+def test_private_names_exist(user, path):
+    """Each name that a module of the package uses from within a library exists, and the module still needs it."""
     module, _, name = path.partition(" ")
     if module.startswith(("llvmlite", "numba", "pyspark")):
         pytest.importorskip(module.partition(".")[0])
     if path in BEFORE_ARROW_FUNCTIONS and hasattr(importlib.import_module("pyspark.sql.functions"), "arrow_udf"):
         return
     owner, _, attribute = name.partition(".")
-    found = getattr(importlib.import_module(module), owner)
-    if attribute and not hasattr(found, attribute):
+    owner_object = getattr(importlib.import_module(module), owner)
+    if attribute and not hasattr(owner_object, attribute):
         # An attribute of its instances.
-        methods = [each for each in vars(found).values() if inspect.isfunction(each)]
-        assert any(attribute in each.__code__.co_names for each in methods)
+        methods = [function for function in vars(owner_object).values() if inspect.isfunction(function)]
+        assert any(attribute in method.__code__.co_names for method in methods)
     assert re.search(rf"\b{attribute or owner}\b", (ROOT / user).read_text("utf-8"))
 
 
 def test_every_private_name_is_listed():
-    """Each private attribute that the linter lets pass, other than the package's own, is in the list above."""
+    """Each private attribute that the linter allows, except the package's own, is in the list above."""
     used = {
         (path.relative_to(ROOT).as_posix(), name)
         for path in (ROOT / "ddbio").rglob("*.py")
@@ -106,8 +106,8 @@ def test_every_private_name_is_listed():
     assert used <= {(user, re.split(r"[ .]", path)[-1]) for user, paths in NAMES.items() for path in paths}
 
 
-def test_a_clients_private_attributes_are_where_they_are_looked_for():
-    """A client's handlers can be searched, and its signer holds the credentials."""
+def test_a_client_has_the_used_private_attributes():
+    """A client's handlers can be searched, and its signer has the credentials."""
     client = boto3.client("dynamodb")
     assert callable(client.meta.events._emitter._handlers.prefix_search)
     assert hasattr(client._request_signer, "_credentials")

@@ -1,4 +1,4 @@
-"""Failed tests are rerun alone."""
+"""Reruns of failed tests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WARNS = "import warnings\n" + FLAKY.replace("    mark =", "    warnings.warn('ol
     ids=["flaky", "both", "more than three", "not collected", "passes", "none"],
 )
 def test_a_test_that_passes_when_rerun_is_flaky(tmp_path, files, status, last):
-    """At most three failed tests are rerun; those that pass are named in the last lines, and the run passes."""
+    """At most three failed tests are rerun. The last lines name those that pass, and the run passes."""
     (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     for number, text in enumerate(files):
         (tmp_path / f"test_{number}.py").write_text(text)
@@ -50,5 +50,5 @@ def test_a_test_that_passes_when_rerun_is_flaky(tmp_path, files, status, last):
 
 def _environment() -> dict[str, str]:
     variables = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    # Modules are kept compiled all the same.
+    # Modules are still compiled to bytecode files.
     return {**variables, "PYTHONDONTWRITEBYTECODE": "1"}

@@ -1,4 +1,4 @@
-"""Results: plain values, JSON, and what a prompt and a notebook show."""
+"""Results: plain values, JSON, and their display in a prompt and a notebook."""
 
 import json
 import pickle
@@ -12,14 +12,14 @@ from ddbio.result import Result
 
 @dataclass(frozen=True)
 class Inner(Result):
-    """One value."""
+    """Result with one value."""
 
     path: str
 
 
 @dataclass(frozen=True)
 class Outer(Result):
-    """Values of every kind."""
+    """Result with values of every kind."""
 
     name: str
     at: datetime | None = None
@@ -30,7 +30,7 @@ class Outer(Result):
 
 
 def test_values_are_plain():
-    """Nested results are dictionaries, times are text, and JSON says the same."""
+    """Nested results are dictionaries, times are text, and JSON has the same values."""
     outer = Outer("a", datetime(2026, 1, 2, tzinfo=UTC), (Inner("x"),), {"n": 1})
     values = {
         "name": "a",
@@ -45,12 +45,12 @@ def test_values_are_plain():
 
 
 def test_a_short_result_is_one_line():
-    """What says nothing is left out; a false value is told."""
+    """Empty values are omitted. A false value is shown."""
     assert repr(Outer("a")) == "Outer(name='a', done=False)"
 
 
 def test_a_long_result_has_a_line_for_each_field():
-    """Of a long sequence the first values are shown; a schema by its size."""
+    """The first values of a long sequence are shown, and the size of a schema."""
     outer = Outer("a" * 60, files=tuple(Inner(f"{n}") for n in range(7)), schema=pa.schema([("n", pa.int8())] * 2))
     shown = ", ".join(f"Inner(path='{n}')" for n in range(5))
     assert repr(outer).splitlines() == [
@@ -64,14 +64,14 @@ def test_a_long_result_has_a_line_for_each_field():
 
 
 def test_a_notebook_shows_a_table():
-    """Names and values are cells; text is escaped."""
+    """Names and values are cells, and text is escaped."""
     assert "<th style='text-align:left'>name</th><td style='text-align:left'>&#x27;&lt;b&gt;&#x27;</td>" in (
         Outer("<b>")._repr_html_()
     )
 
 
 def test_results_stay_values():
-    """Results compare, hash and travel as values."""
+    """Results can be compared, hashed and pickled."""
     inner = Inner("x")
     assert pickle.loads(pickle.dumps(inner)) == inner
     assert len({inner, Inner("x")}) == 1

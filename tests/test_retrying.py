@@ -40,7 +40,7 @@ def test_an_action_is_repeated_after_errors_that_may_pass(monkeypatch: pytest.Mo
     ("attempts", "error", "expected"), [(3, KeyError("x"), 3), (1, KeyError("x"), 1), (3, OSError("x"), 1)]
 )
 def test_the_last_error_and_every_other_error_is_raised(attempts: int, error: Exception, expected: int) -> None:
-    """The action is tried so often, and no more."""
+    """The action is tried this number of times, and no more."""
     tried = []
 
     def action() -> None:

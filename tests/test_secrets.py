@@ -1,4 +1,4 @@
-"""What is left out of messages and log records, in every form in which libraries write it."""
+"""Redacted parts of messages and log records, in every notation of libraries."""
 
 import base64
 import json
@@ -43,15 +43,15 @@ TOKEN = "IQoJb3JpZ2luX2VjEKNOWNTOKEN//////////wEaCXVzLWVhc3QtMSJH=="
         json.dumps(json.dumps({"secretAccessKey": SECRET})),
     ],
 )
-def test_what_stands_behind_the_name_of_a_secret_is_left_out(text):
-    """Headers, queries, members of responses, options and commands are known by their names."""
+def test_values_after_the_name_of_a_secret_are_redacted(text):
+    """Headers, queries, members of responses, options and commands are detected by their names."""
     assert SECRET not in without_secrets(text)
     assert "Signature=" not in without_secrets(text)
 
 
 @pytest.mark.parametrize("value", [KNOWN, TOKEN])
 @pytest.mark.parametrize(
-    "form",
+    "encoding",
     [
         lambda value: f"any {value} text",
         lambda value: f"/path?a={quote(value, safe='')}",
@@ -61,14 +61,14 @@ def test_what_stands_behind_the_name_of_a_secret_is_left_out(text):
         lambda value: base64.b64encode(b"pickled" * 50 + value.encode()).decode(),
     ],
 )
-def test_values_that_are_known_are_left_out_wherever_they_stand(value, form):
-    """As text, in URLs, and in Base64, wherever in it."""
+def test_known_values_are_redacted_everywhere(value, encoding):
+    """They are redacted in text, in URLs, and at any offset in Base64."""
     remember_secrets(KNOWN, TOKEN, None, "short")
-    shown = without_secrets(form(value))
+    shown = without_secrets(encoding(value))
     assert value not in shown
-    # The inner characters of the value, in whatever form.
-    for place in range(3):
-        inner = base64.b64encode(bytes(place) + value.encode()).decode()[8:40]
+    # The inner characters of the value, in any encoding.
+    for offset in range(3):
+        inner = base64.b64encode(bytes(offset) + value.encode()).decode()[8:40]
         assert inner not in shown
     assert without_secrets("short") == "short"
 
@@ -81,8 +81,8 @@ def test_values_that_are_known_are_left_out_wherever_they_stand(value, form):
         "j" + base64.b64encode(bytes(range(256)) * 2).decode(),
     ],
 )
-def test_signatures_web_tokens_and_pickles_are_left_out(text):
-    """They are known by their form."""
+def test_signatures_web_tokens_and_pickles_are_redacted(text):
+    """They are detected by their format."""
     assert all(len(word) < 12 for word in without_secrets(text).split("…"))
 
 
@@ -99,11 +99,11 @@ def test_signatures_web_tokens_and_pickles_are_left_out(text):
     ],
 )
 def test_other_messages_stay_as_they_are(text):
-    """Words about secrets are none."""
+    """Words about secrets are not secrets."""
     assert without_secrets(text) == text
 
 
 def test_a_long_record_takes_linear_time():
-    """Nothing is looked for again from each character on; the test's time limit would end otherwise."""
+    """No search restarts at each character, which would exceed the test's time limit."""
     for text in ("secret" * 50_000, "a" * 300_000, "secret'" + " " * 300_000, "/x" * 150_000, "eyJ" * 100_000):
         without_secrets(text)

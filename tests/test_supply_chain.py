@@ -1,4 +1,4 @@
-"""Where the parts of a wheel, of the environments and of the site come from: all are pinned by their hashes."""
+"""Sources of the parts of a wheel, of the environments and of the site: all are pinned by their hashes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOCKS = sorted(path.name for path in ROOT.glob("requirements*.lock"))
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_each_library_of_a_lock_has_hashes(name):
-    """No line is of an address, a path or an index, and no library is without its hashes."""
+    """No line has an address, a path or an index, and every library has its hashes."""
     text = (ROOT / name).read_text("utf-8")
     pins = re.findall(r"^(?=\S)[^\n]*\n(?: +--hash=sha256:[0-9a-f]{64}[ \\]*\n)*", text, re.MULTILINE)
     assert len(pins) > 5
@@ -27,7 +27,7 @@ def test_each_library_of_a_lock_has_hashes(name):
 
 
 def test_the_build_is_by_versions_of_the_lock():
-    """A wheel is built by the same versions, whoever builds it."""
+    """Every build of a wheel uses the versions of the lock."""
     pins = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
     lock = (ROOT / "requirements.lock").read_text("utf-8")
     assert {pin.partition("==")[0] for pin in pins if "==" in pin} == {"hatchling", "numba", "ziglang"}
@@ -48,9 +48,9 @@ def wheel(tmp_path_factory) -> Path:
     """Return a file with the metadata of a wheel of this project."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     lines = ["Metadata-Version: 2.4", "Name: ddbio", "Version: 1.2.3"]
-    lines += [f"Requires-Dist: {each}" for each in project["dependencies"]]
+    lines += [f"Requires-Dist: {requirement}" for requirement in project["dependencies"]]
     for extra, needs in project["optional-dependencies"].items():
-        lines += [f"Requires-Dist: {each}; extra == '{extra}'" for each in needs]
+        lines += [f"Requires-Dist: {requirement}; extra == '{extra}'" for requirement in needs]
     path = tmp_path_factory.mktemp("wheel") / "ddbio-1.2.3-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("ddbio-1.2.3.dist-info/METADATA", "\n".join(lines) + "\n\nDescription\n")
@@ -63,15 +63,15 @@ def sbom_of(wheel: Path) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def test_an_sbom_names_what_the_wheel_needs(wheel):
-    """Libraries that it needs, directly or in turn, with version and hashes of the lock; nothing for development."""
+def test_an_sbom_names_the_dependencies_of_the_wheel(wheel):
+    """It has all direct and indirect libraries, with version and hashes of the lock, and nothing for development."""
     text = sbom_of(wheel)
-    found = json.loads(text)
-    assert (found["bomFormat"], found["specVersion"]) == ("CycloneDX", "1.6")
-    own = found["metadata"]["component"]
+    bom = json.loads(text)
+    assert (bom["bomFormat"], bom["specVersion"]) == ("CycloneDX", "1.6")
+    own = bom["metadata"]["component"]
     assert own["purl"] == "pkg:pypi/ddbio@1.2.3"
     assert own["hashes"] == [{"alg": "SHA-256", "content": hashlib.sha256(wheel.read_bytes()).hexdigest()}]
-    scopes = {each["name"]: each["scope"] for each in found["components"]}
+    scopes = {component["name"]: component["scope"] for component in bom["components"]}
     required = {"boto3", "botocore", "jmespath", "numpy", "pyarrow", "pydantic-core", "urllib3"}
     optional = {
         "click",
@@ -87,13 +87,15 @@ def test_an_sbom_names_what_the_wheel_needs(wheel):
     assert {name for name in required | optional if scopes[name] == "required"} == required
     assert not scopes.keys() & {"pytest", "ruff", "mypy", "moto", "hatchling", "ddbio", "asv"}
     lock = (ROOT / "requirements.lock").read_text("utf-8")
-    for each in found["components"]:
-        assert re.search(rf"^{each['name']}=={re.escape(each['version'])}(?= )", lock, re.MULTILINE), each["name"]
-        (files,) = each["externalReferences"]
+    for component in bom["components"]:
+        assert re.search(rf"^{component['name']}=={re.escape(component['version'])}(?= )", lock, re.MULTILINE), (
+            component["name"]
+        )
+        (files,) = component["externalReferences"]
         assert files["hashes"]
         assert all(f"sha256:{digest['content']}" in lock for digest in files["hashes"])
-    refs = {own["bom-ref"], *(each["bom-ref"] for each in found["components"])}
-    links = {each["ref"]: each["dependsOn"] for each in found["dependencies"]}
+    refs = {own["bom-ref"], *(component["bom-ref"] for component in bom["components"])}
+    links = {dependency["ref"]: dependency["dependsOn"] for dependency in bom["dependencies"]}
     assert links.keys() == refs
-    assert {ref for each in links.values() for ref in each} == refs - {own["bom-ref"]}
+    assert {ref for references in links.values() for ref in references} == refs - {own["bom-ref"]}
     assert text == sbom_of(wheel)

@@ -1,4 +1,4 @@
-"""``./task``: tried in a folder of its own, on a PATH of its own, so that what a machine has or lacks can be chosen."""
+"""``./task``, run in a temporary folder with its own PATH, so that tests choose the programs of the machine."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ esac
 
 
 class Machine:
-    """A folder with the script and a PATH with only what a test puts there."""
+    """Folder with the script and a PATH with only the programs of a test."""
 
     def __init__(self, folder: Path, shell: str) -> None:
         self.folder, self.shell, self.variables = folder, shell, {}
         (folder / "bin").mkdir()
         for name in ("requirements.lock", "requirements-ministack.lock", "pyproject.toml"):
             (folder / name).write_text(name)
-        # No Java but the test's own may be found.
+        # Only the test's own Java may be found.
         (folder / "task").write_text((ROOT / "task").read_text("utf-8").replace("/usr/lib/jvm", f"{folder}/jvm"))
         for name in (*TOOLS, "cp", "mkdir"):
             (folder / "bin" / name).symlink_to(shutil.which(name))
 
     def command(self, path: str, script: str) -> Path:
-        """Put a shell script where a program is looked for."""
+        """Put a shell script into a folder of the PATH."""
         file = self.folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"#!{self.folder}/bin/sh\n{script}\n")
@@ -82,7 +82,7 @@ def ready(machine) -> Machine:
 
 
 def test_script_is_posix():
-    """The script parses as plain sh, with no word of bash."""
+    """The script parses as plain sh, without features of bash."""
     shell = shutil.which("dash") or "sh"
     assert subprocess.run([shell, "-n", ROOT / "task"], check=False).returncode == 0
     assert os.access(ROOT / "task", os.X_OK)
@@ -106,7 +106,7 @@ def test_unknown_recipe_is_a_usage_error(machine):
     assert "  demo " in done.stderr
 
 
-def test_missing_python_is_said_with_the_line_that_installs_it(machine):
+def test_missing_python_is_reported_with_the_command_that_installs_it(machine):
     """Without Python there is one clear line."""
     machine.command("bin/apt-get", "exit 1")
     machine.command("bin/python3", "exit 1")
@@ -115,8 +115,8 @@ def test_missing_python_is_said_with_the_line_that_installs_it(machine):
     assert done.stderr.endswith("no Python 3.11 or newer on PATH; run: sudo apt-get install python3\n")
 
 
-def test_missing_java_is_said_with_the_line_that_installs_it(ready):
-    """A Java that is too old for Spark is no Java: the demo does not start, and the line to run is printed."""
+def test_missing_java_is_reported_with_the_command_that_installs_it(ready):
+    """A Java that is too old for Spark does not count: the demo does not start, and the command to run is printed."""
     ready.command("bin/dnf", "exit 1")
     ready.java("bin/java", "1.8.0_392")
     done = ready.run("demo")
@@ -126,7 +126,7 @@ def test_missing_java_is_said_with_the_line_that_installs_it(ready):
 
 
 def test_root_gets_java_installed(ready):
-    """As root on Debian the headless Java is installed, once apt has been asked for its lists."""
+    """As root on Debian the headless Java is installed, after apt updated its lists."""
     (ready.folder / "bin/java").unlink()
     ready.command("bin/id", "echo 0")
     script = f'echo "$*" >>{ready.folder}/apt.log; case "$*" in *install*) echo apt; . {ready.folder}/install ;; esac'
@@ -143,8 +143,8 @@ def test_root_gets_java_installed(ready):
     ("home", "path", "chosen"),
     [("17.0.9", "21", "home"), ("11.0.2", "21", ""), ("11.0.2", "1.8.0", "jvm/new")],
 )
-def test_spark_gets_a_java_that_is_there(ready, home, path, chosen):
-    """JAVA_HOME comes first, then PATH, then the system's folder; one that is too old is passed over."""
+def test_spark_gets_an_installed_java(ready, home, path, chosen):
+    """JAVA_HOME comes first, then PATH, then the system's folder. A Java that is too old is skipped."""
     ready.java("home/bin/java", home)
     ready.java("bin/java", path)
     ready.java("jvm/new/bin/java", "25")
@@ -155,7 +155,7 @@ def test_spark_gets_a_java_that_is_there(ready, home, path, chosen):
 
 
 def test_stdout_is_the_recipes(ready):
-    """Words after the recipe reach the program as they were; what set-up has to say is not on stdout."""
+    """Words after the recipe reach the program unchanged. Messages of set-up are not on stdout."""
     ready.run("setup")
     ready.command(".venv/bin/ddbio", 'printf "%s|" "$@"')
     (ready.folder / "requirements.lock").write_text("changed")
@@ -165,7 +165,7 @@ def test_stdout_is_the_recipes(ready):
 
 
 def test_lint_needs_no_java(ready):
-    """Whoever only mends text needs no Java."""
+    """Text can be edited and checked without Java."""
     (ready.folder / "bin/java").unlink()
     for name in ("ruff", "mypy", "basedpyright", "lint-imports", "numpydoc"):
         ready.command(f"tools/{name}", f"echo {name} $1")
@@ -196,7 +196,7 @@ def test_setup_is_quick_when_nothing_changed(ready):
 
 
 def test_changed_lock_is_installed_in_place(ready):
-    """A new lock is installed into the environment that is there."""
+    """A new lock is installed into the existing environment."""
     ready.run("setup")
     installs = len(ready.logged("pip.log"))
     (ready.folder / "requirements.lock").write_text("changed")
@@ -206,8 +206,8 @@ def test_changed_lock_is_installed_in_place(ready):
 
 
 @pytest.mark.parametrize("lost", ["stamp", "bin/python"])
-def test_half_made_environment_is_made_anew(ready, lost):
-    """An environment without its stamp or its Python was stopped half-way or broken since: it is replaced."""
+def test_an_incomplete_environment_is_made_again(ready, lost):
+    """An environment without its stamp or its Python is incomplete or damaged, and is replaced."""
     ready.run("setup")
     (ready.folder / ".venv" / lost).unlink()
     (ready.folder / ".venv/left-over").touch()
@@ -217,7 +217,7 @@ def test_half_made_environment_is_made_anew(ready, lost):
 
 
 def test_failed_installation_leaves_no_stamp(ready):
-    """When pip fails, set-up fails, and the next one begins again."""
+    """When pip fails, set-up fails, and the next one starts again."""
     ready.command("bin/python3", FAKE_PYTHON.replace(">>pip.log", "&& exit 1"))
     assert ready.run("setup").returncode == 1
     ready.command("bin/python3", FAKE_PYTHON)
@@ -236,7 +236,7 @@ def test_failed_update_is_not_forgotten(ready):
     assert len(ready.logged("venv.log")) == 2
 
 
-# Says no to ensurepip until a file of that name is there, and can make an environment without pip.
+# Refuses ensurepip until a file of that name exists, and can make an environment without pip.
 BARE_PYTHON = """\
 case "$*" in
   *ensurepip*) [ -e ensurepip ]; exit ;;
@@ -246,7 +246,7 @@ esac
 
 
 def test_without_ensurepip_root_installs_it(ready):
-    """As root on Debian the package of that very Python is installed."""
+    """As root on Debian the package of that Python version is installed."""
     ready.command("bin/python3", BARE_PYTHON + FAKE_PYTHON)
     ready.command("bin/id", "echo 0")
     ready.command("bin/apt-get", 'echo "$*" >>apt.log; : >ensurepip')
@@ -256,7 +256,7 @@ def test_without_ensurepip_root_installs_it(ready):
 
 @pytest.mark.parametrize("program", ["virtualenv", "uv"])
 def test_without_ensurepip_another_program_makes_the_environment(ready, program):
-    """Another user's virtualenv or uv is asked, with the Python that was found."""
+    """Without root, virtualenv or uv makes the environment, with the found Python."""
     ready.command("bin/python3", BARE_PYTHON + FAKE_PYTHON)
     ready.command(f"bin/{program}", 'echo "$*" >>calls.log; python3 -m venv .venv')
     assert ready.run("setup").returncode == 0
@@ -264,14 +264,14 @@ def test_without_ensurepip_another_program_makes_the_environment(ready, program)
 
 
 def test_without_ensurepip_any_pip_will_do(ready):
-    """A pip from outside is put into an environment made without one."""
+    """A pip from outside is installed into an environment without one."""
     ready.command("bin/python3", BARE_PYTHON + FAKE_PYTHON)
     assert ready.run("setup").returncode == 0
     assert "-m pip --python .venv/bin/python install --quiet pip" in ready.logged("pip.log")
 
 
-def test_without_anything_the_line_to_run_is_said(ready):
-    """Where nothing can make an environment with a pip in it, the line that mends this is the last word."""
+def test_without_any_program_the_command_to_run_is_printed(ready):
+    """If no program can make an environment with pip, the last line is the command that fixes this."""
     ready.command("bin/python3", BARE_PYTHON + FAKE_PYTHON.replace('echo "$*" >>pip.log', "exit 1"))
     ready.command("bin/apt-get", "exit 1")
     done = ready.run("setup")
@@ -281,7 +281,7 @@ def test_without_anything_the_line_to_run_is_said(ready):
 
 @pytest.fixture
 def sparks(ready) -> Machine:
-    """Return a machine with the lock of another Spark, whose environments write down what pytest is told."""
+    """Return a machine with the lock of another Spark, whose environments record the arguments of pytest."""
     for name in ("cat", "grep", "mktemp"):
         (ready.folder / "bin" / name).unlink(missing_ok=True)
         (ready.folder / "bin" / name).symlink_to(shutil.which(name))
@@ -289,8 +289,8 @@ def sparks(ready) -> Machine:
     return ready
 
 
-def test_other_sparks_have_environments_of_their_own(sparks):
-    """Each version named has an environment by its own lock, in which its tests run; the first lock has Spark 4.0."""
+def test_other_sparks_have_their_own_environments(sparks):
+    """Each named version has an environment by its own lock, in which its tests run. The first lock has Spark 4.0."""
     script = FAKE_PYTHON.replace("'-m pip'*)", "'-m tests.rerun'*) echo \"$0 $*\" >>pytest.log ;;\n  '-m pip'*)")
     sparks.command("bin/python3", script)
     done = sparks.run("versions", "spark35", "spark40")
@@ -302,20 +302,20 @@ def test_other_sparks_have_environments_of_their_own(sparks):
 
 
 @pytest.mark.parametrize(
-    ("said", "code"), [("NewConnectionError: no route", 75), ("hashes do not match the requirements file", 1)]
+    ("output", "code"), [("NewConnectionError: no route", 75), ("hashes do not match the requirements file", 1)]
 )
-def test_what_cannot_be_fetched_is_told(sparks, said, code):
-    """A registry out of reach ends with 75, with what was not run; any other failure of an installation is one."""
-    broken = f"'-m pip'*requirements-spark35.lock) echo '{said}' >&2; exit 1 ;;\n  '-m pip'*)"
+def test_an_unreachable_registry_is_reported(sparks, output, code):
+    """An unreachable registry ends with 75 and the skipped tests. Any other failed installation is an error."""
+    broken = f"'-m pip'*requirements-spark35.lock) echo '{output}' >&2; exit 1 ;;\n  '-m pip'*)"
     sparks.command("bin/python3", FAKE_PYTHON.replace("'-m pip'*)", broken))
     done = sparks.run("versions", "spark35")
-    assert (done.returncode, said in done.stderr) == (code, True)
+    assert (done.returncode, output in done.stderr) == (code, True)
     assert ("NOT RUN: tests/versions on spark35" in done.stderr) == (code == 75)
     assert not sparks.logged("pytest.log")
 
 
 def test_failed_tests_of_a_version_fail(sparks):
-    """Tests that fail on one version fail the recipe, and the others run all the same."""
+    """Tests that fail on one version fail the recipe, and the other versions still run."""
     fails = "'-m tests.rerun'*) echo \"$0\" >>pytest.log; exit 1 ;;\n  '-m pip'*)"
     sparks.command("bin/python3", FAKE_PYTHON.replace("'-m pip'*)", fails))
     assert sparks.run("versions", "spark35", "spark40").returncode == 1
@@ -324,15 +324,15 @@ def test_failed_tests_of_a_version_fail(sparks):
 
 
 def test_some_tests_of_a_version(sparks):
-    """Files behind ``--`` are run in place of all; tests that lacked jars are told, and end with 75 if none failed."""
+    """Files after ``--`` run instead of all. Tests without their jars are reported, and end with 75 if none failed."""
     ends = "case $0 in *35*) exit 75 ;; *) exit {} ;; esac"
-    told = f"'-m tests.rerun'*) echo \"$0 $*\" >>pytest.log; {ends} ;;\n  '-m pip'*)"
-    for code, whole in ((0, 75), (1, 1)):
-        sparks.command("bin/python3", FAKE_PYTHON.replace("'-m pip'*)", told.replace("{}", str(code))))
+    pytest_call = f"'-m tests.rerun'*) echo \"$0 $*\" >>pytest.log; {ends} ;;\n  '-m pip'*)"
+    for code, exit_code in ((0, 75), (1, 1)):
+        sparks.command("bin/python3", FAKE_PYTHON.replace("'-m pip'*)", pytest_call.replace("{}", str(code))))
         shutil.rmtree(sparks.folder / ".venv", ignore_errors=True)
         shutil.rmtree(sparks.folder / ".venv-spark35", ignore_errors=True)
         done = sparks.run("versions", "spark35", "spark40", "--", "tests/versions/test_lakes.py", "-x")
-        assert done.returncode == whole
+        assert done.returncode == exit_code
         assert "NOT RUN: tests of tests/versions on spark35 whose jars" in done.stderr
         assert "on spark40 whose jars" not in done.stderr
     logged = sparks.logged("pytest.log")
@@ -341,7 +341,7 @@ def test_some_tests_of_a_version(sparks):
 
 
 def test_the_tiers_of_tests(ready):
-    """``./task test`` leaves out what runs nightly; ``./task nightly`` runs all, on seeds that it prints."""
+    """``./task test`` excludes nightly tests. ``./task nightly`` runs all, with seeds that it prints."""
     script = "'-m tests.rerun'*) echo \"$DDBIO_TEST_SEED|$*\" >>pytest.log ;;\n  '-m pip'*)"
     ready.command("bin/python3", FAKE_PYTHON.replace("'-m pip'*)", script))
     words = "-m tests.rerun --numprocesses auto --dist loadfile -m"
@@ -371,9 +371,9 @@ def test_the_tiers_of_tests(ready):
 )
 @pytest.mark.skipif(not shutil.which("bash"), reason="the CI machine has bash; this one has not")
 def test_ci_fails_with_any_part(tmp_path, failing, code, verdict):
-    """CI runs every part, whatever the others say; a part that fails, and a run without tests, fails it.
+    """CI runs every part, regardless of the others. A part that fails, and a run without tests, fails it.
 
-    That a version could not be fetched is told, and is none.
+    A version that could not be fetched is reported, and is not a failure.
     """
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", tmp_path / ".ci/run")
@@ -385,8 +385,8 @@ def test_ci_fails_with_any_part(tmp_path, failing, code, verdict):
     assert set((tmp_path / "parts.log").read_text().split()) == {"lint", "bench", "site", "versions", "test"}
 
 
-def test_what_asv_times_is_kept_under_its_commit(ready):
-    """What asv times in an environment that is there already is kept, since ``./task bench`` tells it the commit."""
+def test_asv_results_are_stored_under_their_commit(ready):
+    """Results of asv in an existing environment are stored, since ``./task bench`` passes the commit."""
     ready.run("setup")
     ready.command("bin/git", "echo 0123abc")
     ready.command(".venv/bin/asv", 'echo "$*" >>asv.log')
@@ -404,8 +404,8 @@ def test_what_asv_times_is_kept_under_its_commit(ready):
     ]
 
 
-def test_the_time_that_all_benchmarks_take_is_told(machine):
-    """The list of recipes says that timing every benchmark takes about an hour, not some minutes."""
+def test_the_duration_of_all_benchmarks_is_stated(machine):
+    """The list of recipes states that timing every benchmark takes about an hour, not some minutes."""
     (line,) = (line for line in machine.run().stdout.splitlines() if line.split()[:1] == ["bench"])
     assert "about an hour" in line
 
@@ -428,20 +428,23 @@ AUDITS = [
 
 
 @pytest.mark.parametrize(
-    ("said", "ended", "code", "told"), [each[1:] for each in AUDITS], ids=[each[0] for each in AUDITS]
+    ("output", "ended", "code", "expected"), [audit[1:] for audit in AUDITS], ids=[audit[0] for audit in AUDITS]
 )
-def test_an_audit_tells_what_it_did_not_do(ready, said, ended, code, told):
-    """Vulnerabilities fail it; a service that is away, or knows no library, ends it with 75, and is never a success."""
+def test_an_audit_reports_missing_checks(ready, output, ended, code, expected):
+    """Vulnerabilities fail it.
+
+    An unavailable service, or one that knows no library, ends it with 75, never with success.
+    """
     for name in ("cat", "grep", "mktemp", "tail"):
         (ready.folder / "bin" / name).unlink(missing_ok=True)
         (ready.folder / "bin" / name).symlink_to(shutil.which(name))
     for name in ("requirements-audit.lock", "requirements-floor.lock"):
         (ready.folder / name).write_text(name)
     ready.run("audit")
-    (ready.folder / "said").write_text(f"{said}\n")
+    (ready.folder / "said").write_text(f"{output}\n")
     ready.command(".venv-audit/bin/pip-audit", f'echo "$*" >>audit.log; cat said; exit {ended}')
     done = ready.run("audit", "--", "-s", "osv")
-    assert (done.returncode, told in done.stdout + done.stderr) == (code, True)
+    assert (done.returncode, expected in done.stdout + done.stderr) == (code, True)
     asked = [words.rpartition("--requirement ")[2] for words in ready.logged("audit.log")]
     assert asked == [
         f"{name} -s osv" for name in ("requirements-audit.lock", "requirements-ministack.lock", "requirements.lock")

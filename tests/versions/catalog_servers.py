@@ -1,6 +1,6 @@
-"""Catalogs that others wrote, each in a JVM of its own: Iceberg's REST catalog, and Hive's metastore.
+"""Catalogs of other projects, each in its own JVM: Iceberg's REST catalog, and Hive's metastore.
 
-Spark's jars have the web server for one and the whole of the other. Both listen on 127.0.0.1 alone, which their own
+Spark's jars contain the web server for the former and all of the latter. Both listen only on 127.0.0.1, which their own
 ``main`` would not do.
 """
 
@@ -18,14 +18,14 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 @contextmanager
 def rest_catalog(jars: Sequence[Path], folder: Path) -> Iterator[str]:
-    """Serve a REST catalog that keeps its names in SQLite while the context is open; yield its URI."""
+    """Serve a REST catalog with its names in SQLite while the context is open. Yield its URI."""
     with _java(jars) as gateway:
         java, iceberg, jetty = gateway.jvm.java, gateway.jvm.org.apache.iceberg, gateway.jvm.org.sparkproject.jetty
         catalog = iceberg.jdbc.JdbcCatalog()
         catalog.setConf(gateway.jvm.org.apache.hadoop.conf.Configuration())
-        # The servlet asks for views, too: https://iceberg.apache.org/docs/1.11.0/jdbc/
-        given = {"uri": f"jdbc:sqlite:{folder}/names.db", "warehouse": str(folder), "jdbc.schema-version": "V1"}
-        catalog.initialize("kept", given)
+        # The servlet also asks for views: https://iceberg.apache.org/docs/1.11.0/jdbc/
+        properties = {"uri": f"jdbc:sqlite:{folder}/names.db", "warehouse": str(folder), "jdbc.schema-version": "V1"}
+        catalog.initialize("kept", properties)
         context = jetty.servlet.ServletContextHandler()
         servlet = iceberg.rest.RESTCatalogServlet(iceberg.rest.RESTCatalogAdapter(catalog))
         context.addServlet(jetty.servlet.ServletHolder(servlet), "/*")
@@ -40,8 +40,8 @@ def rest_catalog(jars: Sequence[Path], folder: Path) -> Iterator[str]:
 
 @contextmanager
 def hive_metastore(folder: Path) -> Iterator[str]:
-    """Serve a Hive metastore that keeps its names in Derby while the context is open; yield its URI."""
-    # Every configuration that Hive makes for itself has them, too.
+    """Serve a Hive metastore with its names in Derby while the context is open. Yield its URI."""
+    # Every configuration that Hive makes itself also has these properties.
     properties = {
         "javax.jdo.option.ConnectionURL": f"jdbc:derby:{folder}/names;create=true",
         "datanucleus.schema.autoCreateAll": "true",
@@ -53,7 +53,7 @@ def hive_metastore(folder: Path) -> Iterator[str]:
     with _java((), *(f"-D{name}={value}" for name, value in properties.items())) as gateway:
         hive, thrift = gateway.jvm.org.apache.hadoop.hive, gateway.jvm.org.apache.thrift
         conf = hive.conf.HiveConf()
-        # Tables of locks, which no mapping of DataNucleus describes.
+        # Tables of locks, for which DataNucleus has no mapping.
         hive.metastore.txn.TxnDbUtil.prepDb(conf)
         handler = hive.metastore.HiveMetaStore.HMSHandler("served", conf, False)
         retrying = hive.metastore.RetryingHMSHandler.getProxy(conf, handler, False)
@@ -73,7 +73,7 @@ def hive_metastore(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def _java(jars: Sequence[Path], *options: str) -> Iterator[JavaGateway]:
-    """Run a JVM with Spark's jars behind some of our own while the context is open."""
+    """Run a JVM with Spark's jars after some that we choose while the context is open."""
     ours = Path(pyspark.__file__).parent / "jars"
     (py4j,) = ours.glob("py4j-*.jar")
     port, token, process = launch_gateway(

@@ -1,6 +1,6 @@
-"""Share one Spark session, with the jars that this version's tests need, among the tests of an environment.
+"""One Spark session with the jars of this version's tests, shared by the tests of an environment.
 
-``./task versions`` runs this folder, once for each version of Spark; other runs leave it out (``norecursedirs``).
+``./task versions`` runs this folder once for each version of Spark. Other runs exclude it (``norecursedirs``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ CONF = {
         "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
         "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
-        # Compiling Hudi's writer well takes longer than running it on a few rows, but for a long sweep.
+        # Optimizing the compilation of Hudi's writer takes longer than running it on a few rows, except for a long
+        # sweep.
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC"
         + ("" if "DDBIO_TEST_SEED" in os.environ else " -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"),
     },
@@ -39,7 +40,7 @@ CONF = {
         "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
         "spark.hadoop.fs.s3a.access.key": "x",
         "spark.hadoop.fs.s3a.secret.key": "x",
-        # What a test gives later has to reach file systems that are open already.
+        # Later settings of a test must also reach file systems that are already open.
         "spark.hadoop.fs.s3a.impl.disable.cache": "true",
     },
     "lakes": {
@@ -49,27 +50,27 @@ CONF = {
         "spark.databricks.delta.snapshotPartitions": "1",
     },
 }
-"""What a session needs to be told beside the jars of a set."""
+"""Settings of a session in addition to the jars of a set."""
 
-# Tests of jars that this version has not are none of its environment.
+# Tests of jars that this version lacks are not part of its environment.
 SETS = {name for sets in COORDINATES.values() for name in sets}
 collect_ignore_glob = [f"test_{name}*.py" for name in SETS if name not in COORDINATES.get(VERSION, {})]
 
 UNFETCHED = 75
-"""The exit status of a run that passed, but for tests whose jars could not be fetched."""
+"""The exit status of a run that passed, except for tests whose jars could not be fetched."""
 
 _MISSING = pytest.StashKey[bool]()
 
 
 @pytest.fixture(scope="session")
 def jars() -> dict[str, str]:
-    """Return why the jars of a set could not be fetched, or an empty text, for each set of this version."""
+    """Return the reason why the jars of a set could not be fetched, or an empty text, for each set of this version."""
     return {name: fetch(name)[1] for name in COORDINATES.get(VERSION, {})}
 
 
 @pytest.fixture(scope="session")
 def spark(jars, tmp_path_factory) -> Iterator[SparkSession]:
-    """Return the session of all tests: two cores, up to three attempts a task, a time zone that is not UTC."""
+    """Return the session of all tests: two cores, up to three attempts per task, and a time zone other than UTC."""
     conf = {
         "spark.default.parallelism": "2",
         "spark.sql.shuffle.partitions": "2",
@@ -78,13 +79,13 @@ def spark(jars, tmp_path_factory) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
     }
     ours = [name for name in CONF if jars.get(name) == ""]
-    found = [str(path) for name in ours for path in fetch(name)[0]]
+    paths = [str(path) for name in ours for path in fetch(name)[0]]
     for name in ours:
         conf |= CONF[name]
     if has("pushdown", VERSION) and find_javac():
-        found.append(ddbio.spark.jar())
-    if found:
-        conf["spark.jars"] = ",".join(found)
+        paths.append(ddbio.spark.jar())
+    if paths:
+        conf["spark.jars"] = ",".join(paths)
     session = start_session("local[2,3]", conf)
     yield session
     session.stop()
@@ -92,7 +93,7 @@ def spark(jars, tmp_path_factory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def need(jars, spark, request):
-    """Return a function that skips a test whose jars could not be fetched, saying so."""
+    """Return a function that skips a test whose jars could not be fetched, with the reason."""
 
     def check(name: str) -> SparkSession:
         if jars[name]:
@@ -105,13 +106,13 @@ def need(jars, spark, request):
 
 @pytest.fixture(scope="session")
 def fake() -> Iterator[FakeDynamoDB]:
-    """Return the fake DynamoDB of all tests, in a process of its own."""
+    """Return the fake DynamoDB of all tests, in a separate process."""
     with FakeDynamoDB(process=True) as fake:
         yield fake
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Tell by the exit status that tests lacked their jars, if nothing else went wrong."""
+    """Set the exit status of tests without their jars, if nothing else failed."""
     if session.config.stash.get(_MISSING, False) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = UNFETCHED

@@ -1,6 +1,6 @@
-"""Try every feature on a server of Spark Connect, and print what came of each: ``test_connect`` runs it as a process.
+"""Job that tries every feature on a Spark Connect server, and prints each outcome. ``test_connect`` runs it.
 
-A process has either a session of its own or one of Spark Connect, and the tests have the former.
+A process has either its own session or one of Spark Connect, and the tests have the former.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from ddbio.errors import DdbioError
 from tests.versions import jobs
 from tests.versions.features import FEATURES, YES
 
-# Spark waits ten seconds for a worker of foreachBatch, which a busy machine may need to start Python:
+# Spark waits 10 s for a worker of foreachBatch. A busy machine may need longer to start Python:
 # https://github.com/apache/spark/blob/v4.0.0/core/src/main/scala/org/apache/spark/api/python/PythonWorkerFactory.scala
 _UNHURRIED, _ATTEMPTS = "Python worker failed to connect back", 3
 
 
-def main(given):
+def main(options):
     """Print the outcome of each feature as JSON: ``yes``, or the error."""
-    spark = SparkSession.builder.remote(given["remote"]).getOrCreate()
-    at = {"endpoint_url": given["endpoint_url"], "region": "eu-west-1"}
-    found = {}
+    spark = SparkSession.builder.remote(options["remote"]).getOrCreate()
+    at = {"endpoint_url": options["endpoint_url"], "region": "eu-west-1"}
+    outcomes = {}
     for name in FEATURES:
         for attempt in range(_ATTEMPTS):
-            place = Path(given["folder"], f"{name}-{attempt}")
-            place.mkdir()
-            found[name] = _outcome(name, spark, at, place, given)
-            if _UNHURRIED not in found[name]:
+            folder = Path(options["folder"], f"{name}-{attempt}")
+            folder.mkdir()
+            outcomes[name] = _outcome(name, spark, at, folder, options)
+            if _UNHURRIED not in outcomes[name]:
                 break
-    print(json.dumps(found))  # noqa: T201 - the answer
+    print(json.dumps(outcomes))  # noqa: T201 - the answer
     spark.stop()
 
 
@@ -46,18 +46,18 @@ def _outcome(name, *words):
         _TRIES[name](*words)
     except DdbioError as error:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - whatever it is, the test shows it
+    except Exception:  # noqa: BLE001 - the test shows any error
         return "failed: " + traceback.format_exc()
     return YES
 
 
-def _verbs(spark, at, place, _):
-    ddbio.scan_to_files("things", place / "scan", engine="spark", **at)
+def _verbs(spark, at, folder, _):
+    ddbio.scan_to_files("things", folder / "scan", engine="spark", **at)
 
 
-def _functions(spark, at, _, given):
+def _functions(spark, at, _, options):
     for call in (
-        lambda: ddbio.spark.read_export(spark, given["export"]),
+        lambda: ddbio.spark.read_export(spark, options["export"]),
         lambda: ddbio.spark.write(spark.range(1).selectExpr("cast(id as string) as pk"), "connected", **at),
     ):
         with contextlib.suppress(ddbio.OptionError):
@@ -66,8 +66,8 @@ def _functions(spark, at, _, given):
     ddbio.spark.scan(spark, "things", **at)
 
 
-def _formats(spark, at, _, given):
-    jobs.read_and_write(spark, "connected", at, given["export"])
+def _formats(spark, at, _, options):
+    jobs.read_and_write(spark, "connected", at, options["export"])
     assert ddbio.last_report(spark) is None
 
 
@@ -81,15 +81,15 @@ def _push_down(spark, at, *_):
     jobs.check(frame)
 
 
-def _apply_batches(spark, _, place, __):
-    (place / "refused").mkdir()
+def _apply_batches(spark, _, folder, __):
+    (folder / "refused").mkdir()
     try:
-        jobs.apply_batches(spark, place / "refused")
+        jobs.apply_batches(spark, folder / "refused")
     except Exception as error:  # noqa: BLE001 - Spark's own, with ours in its text
         assert "this is Spark Connect" in str(error), error  # noqa: PT017 - it runs without pytest
     else:
         raise AssertionError("it was not refused")
-    jobs.apply_batches(spark, place, engine="local")
+    jobs.apply_batches(spark, folder, engine="local")
 
 
 _TRIES = {
@@ -97,16 +97,16 @@ _TRIES = {
     "functions": _functions,
     "lookup": lambda spark, at, *_: jobs.look_up(spark, at),
     "formats": _formats,
-    "streams": lambda spark, _, place, given: jobs.stream(spark, given["log"], given["changes"], place),
+    "streams": lambda spark, _, folder, options: jobs.stream(spark, options["log"], options["changes"], folder),
     "pushdown": _push_down,
-    "write_batch": lambda spark, at, place, _: jobs.write_batches(spark, "connected-batches", at, place),
+    "write_batch": lambda spark, at, folder, _: jobs.write_batches(spark, "connected-batches", at, folder),
     "apply_batch": _apply_batches,
     "frame_functions": lambda spark, *_: jobs.functions_of_frames(spark),
     "column_functions": lambda spark, *_: jobs.functions_of_columns(spark),
     "frames": lambda spark, at, *_: jobs.digest_and_compare(
         spark.read.format("dynamodb").option("endpointUrl", at["endpoint_url"]).load("things"), at
     ),
-    "sized_files": lambda spark, _, place, *__: jobs.write_sized_files(spark, place / "out"),
+    "sized_files": lambda spark, _, folder, *__: jobs.write_sized_files(spark, folder / "out"),
 }
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What runs on which version of Spark: the table of ``docs/spark.md``, each row of which a test here shows.
+"""Features by version of Spark: the table of ``docs/spark.md``. A test of this folder shows each row.
 
-A test asks ``has`` which side of its row a version is on, and fails if the row is wrong either way. What Spark Connect
-is said to do is tried by ``connect_job.py``.
+A test calls ``has`` for the side of its row on which a version is, and fails if the row is wrong for it.
+``connect_job.py`` tests the column of Spark Connect.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ VERSIONS = {
     (4, 2): "4.2",
     (4, 3): "4.3",
 }
-"""The versions whose environments ``./task versions`` makes, and who runs them."""
+"""The versions whose environments ``./task versions`` makes, and their platforms."""
 
 YES = "yes"
 
 
 @dataclass(frozen=True)
 class Feature:
-    """Say from which version on something runs, and what Spark Connect makes of it.
+    """Feature: the first version of Spark that supports it, and the support by Spark Connect.
 
     Attributes
     ----------
     test
         The test that shows it, on every version.
     connect
-        ``yes``, or ``yes`` with a condition, if it runs on Spark Connect; what to use instead if it is refused.
+        ``yes``, or ``yes`` with a condition, if it runs on Spark Connect. Otherwise the alternative.
     until
-        A version before which it costs more, and how.
+        The version before which it costs more, and the reason.
     """
 
     words: str
@@ -41,7 +41,7 @@ class Feature:
     until: tuple[tuple[int, int], str] | None = None
 
     def cell(self, version: tuple[int, int]) -> str:
-        """Return what the table says of a version."""
+        """Return the table's cell for a version."""
         if version < self.since:
             return "no"
         return f"{YES}, {self.until[1]}" if self.until and version < self.until[0] else YES
@@ -59,7 +59,7 @@ FEATURES = {
         '`format("dynamodb")`, `format("dynamodb-export")`, `ddbio.register(spark)`', "test_formats", since=(4, 0)
     ),
     "streams": Feature('`readStream.format("dynamodb-log")`, `"dynamodb-streams"`', "test_streams", since=(4, 0)),
-    "pushdown": Feature('`format("dynamodb-pushdown")`', "test_push_down_or_what_is_said", since=(4, 0)),
+    "pushdown": Feature('`format("dynamodb-pushdown")`', "test_push_down_or_its_error", since=(4, 0)),
     "write_batch": Feature("`ddbio.spark.write_batch` in `foreachBatch`", "test_batches_of_a_stream"),
     "apply_batch": Feature(
         "`ddbio.spark.apply_batch` in `foreachBatch`", "test_changes_of_a_stream", 'yes, with `engine="local"`'
@@ -71,7 +71,7 @@ FEATURES = {
     "frames": Feature("`ddbio.digest` and `ddbio.validate` of a DataFrame", "test_frames_are_digested_and_compared"),
     "sized_files": Feature("`ddbio.spark.sized_files`", "test_files_of_one_size"),
 }
-"""What users call, by a short name."""
+"""The features that users call, by a short name."""
 
 
 def has(name: str, version: tuple[int, int]) -> bool:
@@ -82,6 +82,6 @@ def has(name: str, version: tuple[int, int]) -> bool:
 def table() -> str:
     """Return the table of ``docs/spark.md``."""
     rows = [["", *VERSIONS.values(), "Spark Connect, from 4.0 on"]]
-    rows += [[each.words, *map(each.cell, VERSIONS), each.connect] for each in FEATURES.values()]
+    rows += [[feature.words, *map(feature.cell, VERSIONS), feature.connect] for feature in FEATURES.values()]
     lines = ["| " + " | ".join(row).lstrip() + " |\n" for row in rows]
     return "".join([lines[0], "|" + "---|" * len(rows[0]) + "\n", *lines[1:]])

@@ -1,4 +1,4 @@
-"""The jars of table formats, fetched from Maven Central by the Ivy that Spark has, and pinned by their SHA-256.
+"""The jars of table formats, fetched from Maven Central by Spark's Ivy, and pinned by their SHA-256.
 
 ``python -m tests.versions.jars NAME`` fetches the jars of a set into the cache, and prints their lines of the lock.
 """
@@ -21,7 +21,7 @@ LOCK = Path(__file__).with_name("jars.lock")
 COORDINATES = {
     (3, 5): {
         "hudi": ("org.apache.hudi hudi-spark3.5-bundle_2.12 1.2.0",),
-        # That of the Hadoop which Spark 3.5 brings.
+        # The version of the Hadoop in Spark 3.5.
         "s3a": ("org.apache.hadoop hadoop-aws 3.3.4",),
     },
     (4, 0): {
@@ -42,9 +42,9 @@ COORDINATES = {
         )
     },
 }
-"""Of each version of Spark the sets of jars, by group, artifact, version and classifier, if there is one."""
+"""The sets of jars of each version of Spark, by group, artifact, version and optional classifier."""
 
-# Ivy's command line has no word for a classifier.
+# Ivy's command line has no option for a classifier.
 _CLASSIFIED = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
   <info organisation="ddbio" module="tests"/>
   <dependencies>
@@ -61,7 +61,7 @@ _COMPLETE = "complete"
 
 
 def folder() -> Path:
-    """Return where jars are kept, over all clones."""
+    """Return the folder of jars, which all clones share."""
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(os.environ.get("DDBIO_JARS") or Path(cache) / "ddbio-jars")
 
@@ -72,27 +72,27 @@ def _ivy() -> Path:
 
 @functools.cache
 def fetch(name: str) -> tuple[tuple[Path, ...], str]:
-    """Return the jars of a set for this Spark, or why they could not be fetched.
+    """Return the jars of a set for this Spark, or the reason why they could not be fetched.
 
-    A jar whose SHA-256 is not that of the lock is an error, never a reason to skip.
+    A jar whose SHA-256 differs from the lock is an error, never a reason to skip.
     """
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     paths = list[Path]()
     for coordinate in COORDINATES[version][name]:
-        found, error = _retrieve(coordinate)
+        paths_of_set, error = _retrieve(coordinate)
         if error:
             return (), error
-        require_locked(found)
-        paths += found
+        require_locked(paths_of_set)
+        paths += paths_of_set
     return tuple({path.name: path for path in paths}.values()), ""
 
 
 def require_locked(paths: Sequence[Path]) -> None:
-    """Refuse a jar whose SHA-256 is not that of the lock; the next run fetches what came with it anew."""
+    """Refuse a jar whose SHA-256 differs from the lock. The next run fetches its coordinate again."""
     locked = dict(reversed(line.split()) for line in LOCK.read_text("utf-8").splitlines())
     for path in paths:
         if locked.get(path.name) != (sha256 := _sha256(path)):
-            # Without its mark the folder goes, and what Ivy keeps must not come back from there.
+            # Without its mark the folder is deleted, and Ivy's own cache must not restore it.
             (path.parent / _COMPLETE).unlink(missing_ok=True)
             for copy in [path, *_ivy().rglob(path.name)]:
                 copy.unlink()
@@ -100,40 +100,40 @@ def require_locked(paths: Sequence[Path]) -> None:
 
 
 def _retrieve(coordinate: str) -> tuple[list[Path], str]:
-    """Return the jars of a coordinate and of what it depends on, from the cache if they are there."""
-    place = folder() / coordinate.replace(" ", "-")
-    if not (place / _COMPLETE).exists():
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
+    """Return the jars of a coordinate and its dependencies, from the cache if possible."""
+    destination = folder() / coordinate.replace(" ", "-")
+    if not (destination / _COMPLETE).exists():
+        shutil.rmtree(destination, ignore_errors=True)
+        destination.mkdir(parents=True)
         home = os.environ.get("JAVA_HOME")
         classes = Path(pyspark.__file__).parent / "jars/*"
         command = [str(Path(home) / "bin/java") if home else "java", "-cp", str(classes), "org.apache.ivy.Main"]
-        command += [*_wanted(coordinate.split(), place), "-confs", "default", "-cache", str(_ivy())]
-        command += ["-retrieve", f"{place}/[artifact]-[revision](-[classifier]).[ext]", "-types", "jar", "bundle"]
+        command += [*_ivy_arguments(coordinate.split(), destination), "-confs", "default", "-cache", str(_ivy())]
+        command += ["-retrieve", f"{destination}/[artifact]-[revision](-[classifier]).[ext]", "-types", "jar", "bundle"]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
         except subprocess.TimeoutExpired:
             return [], f"{coordinate}: no answer within {_SECONDS} seconds"
-        if done.returncode or not any(place.glob("*.jar")):
+        if done.returncode or not any(destination.glob("*.jar")):
             lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
             telling = [line for line in lines if "ERROR" in line or "not found" in line or "Exception" in line]
             return [], f"{coordinate}: {(telling or lines or ['nothing was said'])[0].strip()}"
         own = {_artifact(path) for path in Path(classes).parent.glob("*.jar")}
-        for path in place.glob("*.jar"):
+        for path in destination.glob("*.jar"):
             if _artifact(path) in own:
                 path.unlink()
-        (place / _COMPLETE).touch()
-    return sorted(place.glob("*.jar")), ""
+        (destination / _COMPLETE).touch()
+    return sorted(destination.glob("*.jar")), ""
 
 
-def _wanted(parts: list[str], place: Path) -> list[str]:
-    """Return Ivy's words for a coordinate."""
+def _ivy_arguments(parts: list[str], destination: Path) -> list[str]:
+    """Return Ivy's arguments for a coordinate."""
     if len(parts) == len(("group", "artifact", "version")):
         return ["-dependency", *parts]
     group, artifact, version, classifier = parts
-    wanted = place / "ivy.xml"
-    wanted.write_text(_CLASSIFIED.format(group, artifact, version, artifact, classifier), "utf-8")
-    return ["-ivy", str(wanted)]
+    ivy_file = destination / "ivy.xml"
+    ivy_file.write_text(_CLASSIFIED.format(group, artifact, version, artifact, classifier), "utf-8")
+    return ["-ivy", str(ivy_file)]
 
 
 def _artifact(path: Path) -> str:
@@ -150,10 +150,10 @@ def main() -> None:
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     for name in sys.argv[1:] or COORDINATES[version]:
         for coordinate in COORDINATES[version][name]:
-            found, error = _retrieve(coordinate)
+            paths_of_set, error = _retrieve(coordinate)
             if error:
                 raise SystemExit(error)
-            for path in found:
+            for path in paths_of_set:
                 print(_sha256(path), path.name)  # noqa: T201 - its answer
 
 

@@ -1,4 +1,4 @@
-"""What the tests have a session do, on every version, and on a server of Spark Connect (``connect_job.py``)."""
+"""Jobs of a session that the tests run on every version, and on a Spark Connect server (``connect_job.py``)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ODD = 7
 
 
 def item(number):
-    """Return one item of the table ``things``: many types, and one value that does not fit."""
+    """Return one item of the table ``things`` with many types and one value that does not fit."""
     return {
         "pk": {"S": f"key-{number:04}"},
         "n": {"N": str(number)} if number != ODD else {"S": "odd"},
@@ -69,7 +69,7 @@ def read_and_write(spark, target, at, export):
 
 
 def stream(spark, log, changes, folder):
-    """Read a log of so many changes as a stream."""
+    """Read a log with the given number of changes as a stream."""
     ddbio.register(spark)
     source = spark.readStream.format("dynamodb-log").load(str(log))
     query = source.writeStream.format("parquet").option("checkpointLocation", str(folder / "place"))
@@ -84,7 +84,7 @@ def finish(query):
 
 
 def look_up(spark, at):
-    """Join a DataFrame with the items that have its keys."""
+    """Join a DataFrame with the items of its keys."""
     frame = spark.createDataFrame([("key-0001", 1), ("key-0001", 2), ("gone", 3)], "pk string, at long")
     joined = ddbio.spark.lookup(frame, "things", columns="price", **at)
     assert sorted((row["at"], row["price"]) for row in joined.collect()) == [
@@ -103,14 +103,14 @@ def _check_lines(decoded, encoded):
 
 
 def functions_of_frames(spark):
-    """Make structs of a frame's column of DynamoDB JSON, and text again."""
+    """Convert a frame's column of DynamoDB JSON to structs, and back to text."""
     frame, schema = _lines(spark)
     decoded = functions.decode_column(frame, "line", schema)
     _check_lines(decoded, functions.encode_column(decoded, "line"))
 
 
 def functions_of_columns(spark):
-    """Do the same by functions of columns, and make the keys that rows have in Arrow."""
+    """Do the same by functions of columns, and compute the keys of rows as Arrow does."""
     frame, schema = _lines(spark)
     decoded = frame.select(functions.from_dynamodb_json("line", schema).alias("line"))
     _check_lines(
@@ -118,9 +118,9 @@ def functions_of_columns(spark):
     )
     rows = [("a", 1, Decimal("1.50")), (None, -2, Decimal("1E-7"))]
     keyed = spark.createDataFrame(rows, "s string, n long, d decimal(38,10)")
-    found = keyed.select(functions.idempotency_key("s", "n", "d").alias("key")).collect()
+    key_rows = keyed.select(functions.idempotency_key("s", "n", "d").alias("key")).collect()
     arrow = pa.table({"s": ["a", None], "n": [1, -2], "d": pa.array([row[2] for row in rows], pa.decimal128(38, 10))})
-    assert sorted(row["key"] for row in found) == sorted(ddbio.idempotency_key(arrow, ["s", "n", "d"]).to_pylist())
+    assert sorted(row["key"] for row in key_rows) == sorted(ddbio.idempotency_key(arrow, ["s", "n", "d"]).to_pylist())
 
 
 def digest_and_compare(frame, at):
@@ -132,7 +132,7 @@ def digest_and_compare(frame, at):
 
 
 def write_sized_files(spark, folder):
-    """Have Spark's own writer make files of one size."""
+    """Make files of one size by Spark's writer."""
     frame = spark.range(0, 20_000, 1, 8).selectExpr("id", "sha2(cast(id as string), 256) as payload")
     sized = ddbio.spark.sized_files(frame, target_file_bytes=250 * 1024)
     sized.write.parquet(str(folder))
@@ -157,5 +157,5 @@ def apply_batches(spark, folder, **options):
     merge = ddbio.spark.apply_batch(str(folder / "lake"), key=["pk"], buckets=2, **options)
     query = rows.writeStream.foreachBatch(merge).option("checkpointLocation", str(folder / "place"))
     finish(query.trigger(availableNow=True).start())
-    found = deltalake.DeltaTable(folder / "lake").to_pyarrow_table().to_pylist()
-    assert {row["pk"]: row["n"] for row in found if not row["_deleted"]} == {"k|0": 8, "k|1": 9}
+    merged = deltalake.DeltaTable(folder / "lake").to_pyarrow_table().to_pylist()
+    assert {row["pk"]: row["n"] for row in merged if not row["_deleted"]} == {"k|0": 8, "k|1": 9}

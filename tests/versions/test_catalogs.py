@@ -1,6 +1,6 @@
-"""Lake tables in Iceberg's own REST catalog and in Hive's metastore: what we name there, others read by name.
+"""Lake tables in Iceberg's REST catalog and in Hive's metastore: other readers find our registered tables by name.
 
-They are Spark, with Iceberg's jar, and pyiceberg, at each snapshot.
+The readers are Spark, with Iceberg's jar, and pyiceberg, at each snapshot.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAME = "iceberg://real/shop.orders"
 
 @pytest.fixture(scope="module", params=["rest", "hive"])
 def served(request, need, tmp_path_factory):
-    """Return a kind of catalog, and where one is served."""
+    """Return a kind of catalog, and its URI."""
     need("lakes")
     folder = tmp_path_factory.mktemp("names")
     if request.param == "rest":
@@ -41,7 +41,7 @@ def served(request, need, tmp_path_factory):
 
 @pytest.fixture
 def session(served, need, monkeypatch):
-    """Return the session, which has the catalog under the name of its kind; ddbio has it as ``real``."""
+    """Return the session, which has the catalog under the name of its kind. ddbio has it as ``real``."""
     kind, uri = served
     monkeypatch.setenv("PYICEBERG_CATALOG__REAL__TYPE", kind)
     monkeypatch.setenv("PYICEBERG_CATALOG__REAL__URI", uri)
@@ -57,23 +57,23 @@ def session(served, need, monkeypatch):
 
 @pytest.fixture
 def client(served):
-    """Return a client of somebody else; what it is named at the end is dropped, and its files stay."""
+    """Return another program's client. At the end the registered tables are dropped, and their files remain."""
     kind, uri = served
-    found = load_catalog("other", type=kind, uri=uri)
-    yield found
-    for namespace in found.list_namespaces():
-        for name in found.list_tables(namespace):
-            found.drop_table(name)
+    catalog = load_catalog("other", type=kind, uri=uri)
+    yield catalog
+    for namespace in catalog.list_namespaces():
+        for name in catalog.list_tables(namespace):
+            catalog.drop_table(name)
 
 
-def newest_of(place):
-    """Return the newest state of a table as its folder has it."""
-    return table_at(place).load()
+def newest_of(folder):
+    """Return the newest state of a table in its folder."""
+    return table_at(folder).load()
 
 
-def table_at(place):
+def table_at(folder):
     """Return our own view of a table."""
-    return open_lake_table(str(place), "iceberg", ApplyOptions(source="log", table=str(place)))
+    return open_lake_table(str(folder), "iceberg", ApplyOptions(source="log", table=str(folder)))
 
 
 def names_of(state):
@@ -83,13 +83,13 @@ def names_of(state):
 
 
 def rows_of(session, suffix=""):
-    """Return the rows that Spark finds by the name, now or at a snapshot."""
+    """Return the rows that Spark reads by name, now or at a snapshot."""
     rows = session.sql(f"SELECT * FROM shop.orders {suffix}").collect()
     return [row.asDict(recursive=True) for row in rows]
 
 
 def test_each_run_is_read_by_name(session, client, tmp_path):
-    """Runs register the table, and commit snapshots, columns and properties: by name every reader has them all."""
+    """Runs register the table, and commit snapshots, columns and properties. All readers by name have them."""
     log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(31), tmp_path / "lake"
     for attributes, engine in ((), "local"), (("a",), "spark"), (("a", "A", "b c"), "local"):
         if attributes:
@@ -104,7 +104,9 @@ def test_each_run_is_read_by_name(session, client, tmp_path):
     table, state = table_at(lake), newest_of(lake)
     named, seen = client.load_table("shop.orders"), 0
     assert named.properties == state.properties
-    assert [each.snapshot_id for each in named.snapshots()] == [each.snapshot_id for each in state.handle.snapshots()]
+    assert [snapshot.snapshot_id for snapshot in named.snapshots()] == [
+        snapshot.snapshot_id for snapshot in state.handle.snapshots()
+    ]
     for version in range(1, state.version + 1):
         then = table.load(version)
         snapshot = then.handle.current_snapshot()
@@ -116,9 +118,9 @@ def test_each_run_is_read_by_name(session, client, tmp_path):
 
 
 def test_a_base_and_changes_by_one_command(session, client, fake, tmp_path):
-    """``bootstrap`` names its base and what is applied over it; ``verify`` finds the table equal, and so does Spark."""
+    """``bootstrap`` registers its base and the applied changes. ``verify`` and Spark find the table equal."""
     shop = tmp_path.name  # one for each catalog
-    given = {"endpoint_url": fake.endpoint_url, "region": "eu-west-1"}
+    options = {"endpoint_url": fake.endpoint_url, "region": "eu-west-1"}
     dynamodb = boto3.client("dynamodb", endpoint_url=fake.endpoint_url, region_name="eu-west-1")
     dynamodb.create_table(
         TableName=shop,
@@ -132,11 +134,11 @@ def test_a_base_and_changes_by_one_command(session, client, fake, tmp_path):
     wanted = {f"k{number}": number for number in range(20)}
     for step in range(3):
         report = ddbio.bootstrap(
-            shop, tmp_path / "lake", log=str(tmp_path / "log"), format="iceberg", buckets=2, catalog=NAME, **given
+            shop, tmp_path / "lake", log=str(tmp_path / "log"), format="iceberg", buckets=2, catalog=NAME, **options
         )
         assert (report.base_rows is None) == (step > 0)
         assert {row["pk"]: row["n"] for row in rows_of(session) if not row["_is_deleted"]} == wanted
-        assert ddbio.verify(shop, tmp_path / "lake", **given).equal
+        assert ddbio.verify(shop, tmp_path / "lake", **options).equal
         dynamodb.put_item(TableName=shop, Item={"pk": {"S": f"k{step}"}, "n": {"N": "1000"}})
         dynamodb.delete_item(TableName=shop, Key={"pk": {"S": f"k{10 + step}"}})
         wanted[f"k{step}"] = 1000
@@ -144,8 +146,8 @@ def test_a_base_and_changes_by_one_command(session, client, fake, tmp_path):
     dynamodb.close()
 
 
-def test_what_expires_goes_from_the_catalog(session, client, tmp_path):
-    """The server forgets the snapshots whose files are deleted, and readers by name go on."""
+def test_expired_snapshots_are_removed_from_the_catalog(session, client, tmp_path):
+    """The server removes the snapshots whose files are deleted, and readers by name still work."""
     log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(32), tmp_path / "lake"
     for _ in range(4):
         log.append(writer.batch())
@@ -155,14 +157,16 @@ def test_what_expires_goes_from_the_catalog(session, client, tmp_path):
     assert ddbio.maintain(lake, format="iceberg", catalog=NAME, **ages).deleted_files > 0
     state = newest_of(lake)
     named = client.load_table("shop.orders")
-    assert {each.snapshot_id for each in named.snapshots()} == {each.snapshot_id for each in state.handle.snapshots()}
+    assert {snapshot.snapshot_id for snapshot in named.snapshots()} == {
+        snapshot.snapshot_id for snapshot in state.handle.snapshots()
+    }
     log.append(writer.batch())
     ddbio.apply(tmp_path / "log", lake, format="iceberg", catalog=NAME)
     assert items_of(rows_of(session), names_of(newest_of(lake))) == expected(log.model())
 
 
 def test_rows_that_came_through_the_catalog(session, client, tmp_path):
-    """A table that Spark wrote by its name is refused: the folder would not know those rows."""
+    """A table that Spark wrote by its name is refused: the folder would not have those rows."""
     log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(33), tmp_path / "lake"
     log.append(writer.batch())
     ddbio.apply(tmp_path / "log", lake, format="iceberg", buckets=2, catalog=NAME)
@@ -176,7 +180,7 @@ def test_rows_that_came_through_the_catalog(session, client, tmp_path):
 
 
 def test_a_wide_table(session, client, tmp_path):
-    """A catalog takes the columns and properties of a table with hundreds of attributes."""
+    """A catalog accepts the columns and properties of a table with hundreds of attributes."""
     attributes = tuple(f"attribute_{number}" for number in range(480))
     log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(34), tmp_path / "lake"
     for _ in range(2):
@@ -186,28 +190,28 @@ def test_a_wide_table(session, client, tmp_path):
     assert items_of(rows_of(session), names_of(newest_of(lake))) == expected(log.model())
 
 
-def test_two_at_once(session, client, tmp_path):
-    """Of runs that name a table at the same time each waits for the catalog, and it has what the last one committed."""
+def test_two_concurrent_runs(session, client, tmp_path):
+    """Concurrent runs of a registered table wait for the catalog, which has the last commit in the end."""
     log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(35), tmp_path / "lake"
     for _ in range(3):
         for _ in range(2):
             log.append(writer.batch())
         with ThreadPoolExecutor(3) as runs:
-            given = {"format": "iceberg", "buckets": 2, "catalog": NAME, "max_records_per_batch": 1}
-            found = [runs.submit(ddbio.apply, tmp_path / "log", lake, **given) for _ in range(3)]
-        assert sum(each.result().changes for each in found) == sum(map(len, log.batches[-2:]))
+            options = {"format": "iceberg", "buckets": 2, "catalog": NAME, "max_records_per_batch": 1}
+            futures = [runs.submit(ddbio.apply, tmp_path / "log", lake, **options) for _ in range(3)]
+        assert sum(future.result().changes for future in futures) == sum(map(len, log.batches[-2:]))
         assert items_of(rows_of(session), names_of(newest_of(lake))) == expected(log.model())
 
 
-def test_what_cannot_be_named_is_not_merged(served, session, tmp_path, monkeypatch):
-    """A name that the catalog cannot have, and one that does not answer, end a run before it has merged anything."""
+def test_a_failed_registration_merges_nothing(served, session, tmp_path, monkeypatch):
+    """A name that the catalog refuses, and a catalog that does not answer, end a run before it has merged anything."""
     log = VirtualLog(LocalStore(tmp_path / "log"))
     log.append(Writer(36).batch())
-    given = {"format": "iceberg", "buckets": 2}
+    options = {"format": "iceberg", "buckets": 2}
     if served[0] == "hive":
         with pytest.raises(OptionError, match="hierarchical namespaces are not supported"):
-            ddbio.apply(tmp_path / "log", tmp_path / "lake", **given, catalog="iceberg://real/shop.eu.orders")
+            ddbio.apply(tmp_path / "log", tmp_path / "lake", **options, catalog="iceberg://real/shop.eu.orders")
     monkeypatch.setenv("PYICEBERG_CATALOG__REAL__URI", f"{served[1].partition(':')[0]}://127.0.0.1:9")
     with pytest.raises(EndpointError, match="the catalog real at"):
-        ddbio.apply(tmp_path / "log", tmp_path / "lake", **given, catalog=NAME)
+        ddbio.apply(tmp_path / "log", tmp_path / "lake", **options, catalog=NAME)
     assert not (tmp_path / "lake").exists()

@@ -1,4 +1,4 @@
-"""Hudi tables: merged by Hudi's own writer on Spark 3.5, they equal the model, after crashes and at each commit."""
+"""Hudi tables: merged by Hudi's writer on Spark 3.5, they equal the model, after crashes and at each commit."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def hudi(need):
 
 @pytest.fixture
 def brief(hudi):
-    """Return the session, which compiles and plans less: each query has a few rows, and is run once."""
+    """Return the session with less compilation and planning: each query has a few rows, and is run once."""
     names = ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode", "spark.sql.adaptive.enabled")
     before = {name: hudi.conf.get(name) for name in names}
     for name in names:
@@ -60,22 +60,22 @@ def brief(hudi):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Return a folder that goes with the test, in memory if the machine can."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else tmp_path) as found:
-        yield Path(found)
+    """Return a folder that exists during the test, in memory if the machine can."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else tmp_path) as temporary:
+        yield Path(temporary)
 
 
-def rows_of(session, place, instant=None):
-    """Return the rows of a table as Spark reads them, now or at a commit."""
+def rows_of(session, lake, instant=None):
+    """Return the rows of a table as read by Spark, now or at a commit."""
     reader = session.read.format("hudi")
-    frame = (reader if instant is None else reader.option("as.of.instant", str(instant))).load(str(place))
+    frame = (reader if instant is None else reader.option("as.of.instant", str(instant))).load(str(lake))
     own = [name for name in frame.columns if name.startswith("_hoodie_")]
     return [row.asDict(recursive=True) for row in frame.drop(*own).collect()]
 
 
-def read_of(place, instant=None):
-    """Return the same rows as they are read without a JVM."""
-    items = open_items(str(place), ApplyOptions(source="log", table="lake"), version=instant)
+def read_of(lake, instant=None):
+    """Return the same rows as read without a JVM."""
+    items = open_items(str(lake), ApplyOptions(source="log", table="lake"), version=instant)
     return [row for batch in items.rows() for row in batch.to_pylist()]
 
 
@@ -86,32 +86,32 @@ def names_of(table):
 
 
 class StoppedError(Exception):
-    """The process ends here."""
+    """Simulated end of the process."""
 
 
-def job_of(session, folder, source, most=10**6, stop=None):
+def job_of(session, folder, source, max_records=10**6, stop=None):
     """Return a job over a table, which stops before or after its first commit, or never."""
     options = ApplyOptions(
-        source=source, table=str(folder), format="hudi", engine="spark", buckets=3, max_records_per_batch=most
+        source=source, table=str(folder), format="hudi", engine="spark", buckets=3, max_records_per_batch=max_records
     )
     engine = SparkEngine(None, {})
     table = HudiTable(LocalStore(folder), session, 2)
     commit = table.commit
 
-    def stopped(*given):
+    def stopped(*arguments):
         if stop == "before":
             raise StoppedError
-        found = commit(*given)
+        committed = commit(*arguments)
         if stop == "after":
             raise StoppedError
-        return found
+        return committed
 
     table.commit = stopped
     return Applier(open_changes(options), table, options, HudiMerging(engine, table, session))
 
 
 def run(seed, hudi, folder):
-    """Run one schedule, and compare after each run, and at each commit."""
+    """Run one schedule, and compare the table with the model after each run and at each commit."""
     log, writer, random = VirtualLog(LocalStore(folder / "log")), Writer(seed), Random(seed)
     attributes, instants, lake = (), {}, folder / "lake"
     for number in range(4):
@@ -144,23 +144,23 @@ def run(seed, hudi, folder):
 
 @pytest.mark.timeout(7200)
 def test_a_table_equals_the_model(seeds, brief, folder):
-    """Late, repeated and deleted items, new attributes, runs that are stopped: each commit has the newest states."""
+    """For late, repeated and deleted items, new attributes and stopped runs, each commit has the newest states."""
     for seed in seeds(20, 100):
         run(seed, brief, folder / str(seed))
         shutil.rmtree(folder / str(seed))
 
 
-def live(session, place):
+def live(session, lake):
     """Return the number of each live item."""
-    return {row["pk"]: row["n"] for row in rows_of(session, place) if not row["_deleted"]}
+    return {row["pk"]: row["n"] for row in rows_of(session, lake) if not row["_deleted"]}
 
 
 def test_a_base_load(hudi, fake, tmp_path):
-    """A scan makes the table in one commit; later changes win, earlier ones are stale; a new base replaces all."""
-    given = {"endpoint_url": fake.endpoint_url, "region": "eu-west-1", "format": "hudi", "engine": "spark"}
+    """A scan makes the table in one commit. Later changes win, earlier ones are stale, and a new base replaces all."""
+    options = {"endpoint_url": fake.endpoint_url, "region": "eu-west-1", "format": "hudi", "engine": "spark"}
     fake.load("base", [{"pk": {"S": f"k|{n}"}, "n": {"N": str(n)}, "a-b": {"S": "x"}} for n in range(40)], "pk:S")
     lake, log, now = tmp_path / "lake", VirtualLog(LocalStore(tmp_path / "log")), int(time.time() * 1e6)
-    first = ddbio.scan_to_files("base", lake, buckets=3, **given)
+    first = ddbio.scan_to_files("base", lake, buckets=3, **options)
     assert (first.rows, first.files) == (40, ())
     rows = rows_of(hudi, lake)
     assert {row["_ver"] for row in rows} == {"0" * 44}
@@ -175,13 +175,13 @@ def test_a_base_load(hudi, fake, tmp_path):
     del wanted["k|2"]
     assert live(hudi, lake) == wanted
     with pytest.raises(TargetError, match="is a table already"):
-        ddbio.scan_to_files("base", lake, **given)
+        ddbio.scan_to_files("base", lake, **options)
 
 
 @pytest.mark.nightly
 def test_a_new_base(hudi, fake, tmp_path):
-    """A base takes the place of all rows, and the log counts anew behind it; a table without items has no rows."""
-    given = {"endpoint_url": fake.endpoint_url, "region": "eu-west-1", "format": "hudi", "engine": "spark"}
+    """A base replaces all rows, and the positions of the log restart after it. A table without items has no rows."""
+    options = {"endpoint_url": fake.endpoint_url, "region": "eu-west-1", "format": "hudi", "engine": "spark"}
     fake.load("anew", [{"pk": {"S": f"k|{n}"}, "n": {"N": str(n)}} for n in range(9)], "pk:S")
     lake, log, now = tmp_path / "lake", VirtualLog(LocalStore(tmp_path / "log")), int(time.time() * 1e6)
     wanted = {f"k|{n}": n for n in range(9)}
@@ -189,7 +189,7 @@ def test_a_new_base(hudi, fake, tmp_path):
     log.append([Change(3, "old", {"pk": "old", "n": 1}, time_us=now - 3_600_000_000)])
     ddbio.apply(tmp_path / "log", lake, format="hudi", engine="spark", buckets=3)
     assert live(hudi, lake) == {"k|1": -2, "old": 1}
-    assert ddbio.scan_to_files("anew", lake, mode="overwrite", **given).rows == 9
+    assert ddbio.scan_to_files("anew", lake, mode="overwrite", **options).rows == 9
     assert live(hudi, lake) == wanted
     applied = ddbio.apply(tmp_path / "log", lake, format="hudi", engine="spark")
     assert (applied.changes, applied.updated, applied.deleted, applied.stale) == (3, 1, 1, 1)
@@ -197,7 +197,7 @@ def test_a_new_base(hudi, fake, tmp_path):
     del wanted["k|2"]
     assert live(hudi, lake) == wanted
     fake.load("none", b"", "pk:S")
-    assert ddbio.scan_to_files("none", tmp_path / "empty", **given).rows == 0
+    assert ddbio.scan_to_files("none", tmp_path / "empty", **options).rows == 0
     assert rows_of(hudi, tmp_path / "empty") == []
 
 
@@ -205,22 +205,22 @@ def test_a_base_of_an_export(hudi, tmp_path):
     """A full export makes the table, and incremental exports are merged into it."""
     writer = ExportWriter(tmp_path / "in", files=3)
     full = writer.full([{"pk": {"S": f"k|{n}"}, "n": {"N": str(n)}} for n in range(30)])
-    given = {"format": "hudi", "engine": "spark"}
-    report = ddbio.read_export_to_files(full, tmp_path / "lake", key=["pk"], buckets=2, **given)
+    options = {"format": "hudi", "engine": "spark"}
+    report = ddbio.read_export_to_files(full, tmp_path / "lake", key=["pk"], buckets=2, **options)
     assert (report.rows, report.files) == (30, ())
     assert live(hudi, tmp_path / "lake") == {f"k|{n}": n for n in range(30)}
 
 
 def test_one_writer_at_a_time(hudi, tmp_path):
-    """While one run writes, another is refused by name or waits for its end; what a dead one left holds up nobody."""
+    """While one run writes, another is refused or waits for its end. A run that died does not block others."""
     log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(13), tmp_path / "lake"
     for _ in range(3):
         log.append(writer.batch())
-    given = {"format": "hudi", "engine": "spark", "buckets": 2, "max_records_per_batch": 1}
+    options = {"format": "hudi", "engine": "spark", "buckets": 2, "max_records_per_batch": 1}
     rival = Claim(LocalStore(lake), "rival", "overwrite", lease_seconds=0.6)
     rival.write()
     with rival.renewed(), pytest.raises(TargetError, match="is being written to by job rival"):
-        ddbio.apply(tmp_path / "log", lake, **given)
+        ddbio.apply(tmp_path / "log", lake, **options)
     rival.release()
     dead = "import sys; from ddbio.commit.committer import Claim; from ddbio.storage.local_store import LocalStore; "
     dead += "Claim(LocalStore(sys.argv[1]), 'dead', 'overwrite').write()"
@@ -228,33 +228,33 @@ def test_one_writer_at_a_time(hudi, tmp_path):
 
     def work(_):
         try:
-            return ddbio.apply(tmp_path / "log", lake, **given)
+            return ddbio.apply(tmp_path / "log", lake, **options)
         except TargetError as error:
             return error
 
     with ThreadPoolExecutor(2) as threads:
-        found = list(threads.map(work, range(2)))
-    assert any(isinstance(each, ApplyReport) for each in found), found
-    assert sum(each.changes for each in found if isinstance(each, ApplyReport)) == sum(map(len, log.batches))
+        results = list(threads.map(work, range(2)))
+    assert any(isinstance(result, ApplyReport) for result in results), results
+    assert sum(result.changes for result in results if isinstance(result, ApplyReport)) == sum(map(len, log.batches))
     assert live(hudi, lake) == {key: (change.item or {}).get("n") for key, change in log.model().items()}
     assert not list((lake / "_ddbio").glob("*.claim.json"))
 
 
 def test_the_verb(hudi, tmp_path):
-    """``ddbio.apply`` counts each change; a run without changes makes no commit; tombstones are rows."""
+    """``ddbio.apply`` counts each change. A run without changes makes no commit. Tombstones are rows."""
     log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(7), tmp_path / "lake"
     log.append(writer.batch())
     first = ddbio.apply(tmp_path / "log", lake, format="hudi", engine="spark", buckets=2)
     assert first.changes == len(log.batches[0]) == first.inserted + first.updated + first.deleted + first.stale
     assert ddbio.apply(tmp_path / "log", lake, format="hudi", engine="spark").version == first.version
     rows = rows_of(hudi, lake)
-    assert {row["pk"] for row in rows} == {each.key for each in log.batches[0]}
+    assert {row["pk"] for row in rows} == {change.key for change in log.batches[0]}
     assert {row["pk"] for row in rows if not row["_deleted"]} == set(log.model())
 
 
 @pytest.mark.nightly
 def test_services_of_hudi(hudi, tmp_path):
-    """SQL finds the table; Hudi's procedures cluster it as it was made, and changes are merged on."""
+    """SQL finds the table. Hudi's procedures cluster it, and changes are merged afterwards."""
     log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(17), tmp_path / "lake"
     for _ in range(2):
         log.append(writer.batch())
@@ -273,7 +273,7 @@ def test_services_of_hudi(hudi, tmp_path):
 
 
 def test_an_older_row_never_wins(hudi, tmp_path):
-    """Rows that another writer upserts with an older version change nothing: the precombine field decides."""
+    """Rows of an older version that another writer upserts change nothing: the precombine field decides."""
     log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(9), tmp_path / "lake"
     log.append(writer.batch())
     ddbio.apply(tmp_path / "log", lake, format="hudi", engine="spark", buckets=2)
@@ -290,8 +290,11 @@ def test_an_older_row_never_wins(hudi, tmp_path):
     }
 
 
-def test_rows_that_moved_are_decided_anew(hudi, tmp_path):
-    """A commit of others between the reading of the keys and the write may move rows: the batch is decided again."""
+def test_moved_rows_are_decided_again(hudi, tmp_path):
+    """Another program's commit between reading the keys and the write may move rows.
+
+    Then the batch is decided again.
+    """
     log, lake = VirtualLog(LocalStore(tmp_path / "log")), tmp_path / "lake"
     log.append([Change(n, f"k|{n}", {"pk": f"k|{n}", "n": n}) for n in range(1, 7)])
     ddbio.apply(tmp_path / "log", lake, format="hudi", engine="spark", buckets=2)
@@ -301,8 +304,8 @@ def test_rows_that_moved_are_decided_anew(hudi, tmp_path):
     job, staged = job_of(hudi, lake, str(tmp_path / "log")), []
     stage = job.table.stage
 
-    def disturbed(*given):
-        staged.append(stage(*given))
+    def disturbed(*arguments):
+        staged.append(stage(*arguments))
         if len(staged) == 1:
             frame = hudi.read.format("hudi").load(str(lake))
             own = [name for name in frame.columns if name.startswith("_hoodie_")]
@@ -321,8 +324,8 @@ def test_rows_that_moved_are_decided_anew(hudi, tmp_path):
     assert items_of(rows_of(hudi, lake), {"pk": "pk", "n": "n"}) == expected(log.model())
 
 
-def test_names_that_avro_does_not_take(hudi, tmp_path):
-    """An attribute whose name is none in Avro is kept exactly, in the rescue column."""
+def test_names_that_avro_refuses(hudi, tmp_path):
+    """An attribute whose name is invalid in Avro is kept exactly, in the rescue column."""
     log, lake = VirtualLog(LocalStore(tmp_path / "log")), tmp_path / "lake"
     log.declare(columns("a-b", "ok"))
     change = Writer(1)._new(())
@@ -333,8 +336,8 @@ def test_names_that_avro_does_not_take(hudi, tmp_path):
     assert (row["ok"], json.loads(row["_rescue"])) == ("y", {"a-b": {"S": "x"}})
 
 
-def test_what_is_refused(hudi, tmp_path):
-    """A table of others, a dry run, and rows in memory are refused with what to do."""
+def test_refused_jobs(hudi, tmp_path):
+    """Tables of other programs, dry runs, and rows in memory are refused. The message has the remedy."""
     log = VirtualLog(LocalStore(tmp_path / "log"))
     log.append(Writer(1).batch())
     frame = hudi.createDataFrame([("a", 1, 1)], "id string, ts long, p int")
@@ -380,7 +383,7 @@ def put(client, table, key, n):
 
 
 def invoked(*words):
-    """Return the exit code of a command, and its answer."""
+    """Return the exit code of a command, and its output."""
     done = CliRunner().invoke(cli, [str(word) for word in words])
     assert done.stdout, (done.output, done.exception)
     return done.exit_code, json.loads(done.stdout)
@@ -388,78 +391,78 @@ def invoked(*words):
 
 @pytest.mark.timeout(900)
 def test_bootstrap_and_verify(hudi, streamed, fake, tmp_path):
-    """One command makes the table and keeps it up; it is equal to the table now, and to an export as of a time."""
+    """One command makes the table and keeps it up to date. It equals the table now, and an export as of a time."""
     (client, name), lake, log = streamed, tmp_path / "lake", tmp_path / "log"
-    given = ("--endpoint-url", fake.endpoint_url, "--region", "eu-west-1", "--json")
-    command = ("bootstrap", name, lake, "--log", log, "--format", "hudi", "--engine", "spark", "--buckets", 2, *given)
+    options = ("--endpoint-url", fake.endpoint_url, "--region", "eu-west-1", "--json")
+    command = ("bootstrap", name, lake, "--log", log, "--format", "hudi", "--engine", "spark", "--buckets", 2, *options)
     code, first = invoked(*command)
     assert (code, first["base_rows"], first["gaps"]) == (0, 6, 0)
     put(client, name, "a", 2)
     client.delete_item(TableName=name, Key={"pk": {"S": "b"}})
     put(client, name, "g", 1)
-    code, before = invoked("verify", name, lake, *given)
+    code, before = invoked("verify", name, lake, *options)
     assert (code, before["missing"], before["extra"], before["different"]) == (1, 1, 1, 1)
-    assert {each["key"]["pk"]["S"] for each in before["examples"]} == {"a", "b", "g"}
+    assert {example["key"]["pk"]["S"] for example in before["examples"]} == {"a", "b", "g"}
     code, second = invoked(*command)
     assert (second["base_rows"], second["inserted"], second["updated"], second["deleted"]) == (None, 1, 1, 1)
-    code, after = invoked("verify", name, lake, "--format", "hudi", *given)
+    code, after = invoked("verify", name, lake, "--format", "hudi", *options)
     assert (code, after["equal"], after["tombstones"], after["version"]) == (0, True, 1, second["version"])
-    code, earlier = invoked("verify", name, lake, "--version", before["version"], *given)
+    code, earlier = invoked("verify", name, lake, "--version", before["version"], *options)
     assert (code, earlier["version"], earlier["different"]) == (1, before["version"], 1)
-    # What the service exports as of a time, while the table goes on.
-    items = json.dumps(client.scan(TableName=name)["Items"], default=lambda given: b64encode(given).decode())
-    place, at = ExportWriter(tmp_path / "out").full(json.loads(items)), datetime.now(UTC)
-    summary = json.loads((place / "manifest-summary.json").read_bytes())
-    put_manifest(place, "manifest-summary", json.dumps({**summary, "exportTime": at.isoformat()}).encode())
+    # The service's export as of a time, followed by more changes.
+    items = json.dumps(client.scan(TableName=name)["Items"], default=lambda value: b64encode(value).decode())
+    export, at = ExportWriter(tmp_path / "out").full(json.loads(items)), datetime.now(UTC)
+    summary = json.loads((export / "manifest-summary.json").read_bytes())
+    put_manifest(export, "manifest-summary", json.dumps({**summary, "exportTime": at.isoformat()}).encode())
     put(client, name, "c", 3)
     client.delete_item(TableName=name, Key={"pk": {"S": "d"}})
     assert invoked(*command)[1]["version"] > second["version"]
-    code, found = invoked("verify", place, lake, "--log", log, "--at", at.isoformat(), *given)
-    assert (code, found["equal"], found["unsettled"], found["recent"] >= 2) == (0, True, 0, True), found
-    code, found = invoked("verify", place, lake, *given)
-    assert (code, found["equal"], found["unsettled"] >= 2) == (0, True, True)
+    code, verified = invoked("verify", export, lake, "--log", log, "--at", at.isoformat(), *options)
+    assert (code, verified["equal"], verified["unsettled"], verified["recent"] >= 2) == (0, True, 0, True), verified
+    code, verified = invoked("verify", export, lake, *options)
+    assert (code, verified["equal"], verified["unsettled"] >= 2) == (0, True, True)
     states = ddbio.history(lake, key="S:c").to_pylist()
-    assert [(each["operation"], each["n"]) for each in states] == [("BASE", 1), ("INSERT", 1), ("MODIFY", 3)]
+    assert [(state["operation"], state["n"]) for state in states] == [("BASE", 1), ("INSERT", 1), ("MODIFY", 3)]
 
 
-def age(place, days):
+def age(lake, days):
     """Make all files look older."""
-    for path in (each for each in place.rglob("*") if each.is_file()):
+    for path in (file for file in lake.rglob("*") if file.is_file()):
         at = path.stat().st_mtime - days * 86_400
         os.utime(path, (at, at))
 
 
 @pytest.mark.timeout(900)
 def test_maintain(hudi, tmp_path):
-    """Old tombstones go and stay gone, buckets are sorted, old versions and their commits go: as the dry run says."""
+    """Old tombstones are removed, buckets are sorted, and old versions with commits are deleted, as in the dry run."""
     log, lake, day = VirtualLog(LocalStore(tmp_path / "log")), tmp_path / "lake", 86_400_000_000
-    given = {"format": "hudi", "engine": "spark"}
+    options = {"format": "hudi", "engine": "spark"}
     old = [Change(n + 1, f"k|{n}", {"pk": f"k|{n}", "n": 20 - n}, time_us=BEGAN) for n in range(9)]
     log.append(old)
     log.append([Change(20, "k|0", None, time_us=BEGAN + 1), Change(21, "k|1", None, time_us=BEGAN + 3 * day)])
     log.append([Change(22, "k|2", {"pk": "k|2", "n": 0}, time_us=BEGAN + 3 * day)])
-    ddbio.apply(tmp_path / "log", lake, buckets=2, max_records_per_batch=1, **given)
-    versions = [each.number for each in HudiLakeTable(LocalStore(lake)).timeline()]
+    ddbio.apply(tmp_path / "log", lake, buckets=2, max_records_per_batch=1, **options)
+    versions = [version.number for version in HudiLakeTable(LocalStore(lake)).timeline()]
     assert len(versions) == 3
     words = ("maintain", lake, "--format", "hudi", "--engine", "spark", "--json")
     wanted = ("--tombstones-older-than", "2d", "--sort-by", "n")
     _, plan = invoked(*words, *wanted, "--dry-run")
     assert (plan["tombstones"], plan["rewritten_files"] > 0, plan["version"]) == (1, True, versions[-1])
-    assert [each.number for each in HudiLakeTable(LocalStore(lake)).timeline()] == versions
+    assert [version.number for version in HudiLakeTable(LocalStore(lake)).timeline()] == versions
     _, done = invoked(*words, *wanted)
     assert (done["tombstones"], done["rewritten_files"]) == (1, plan["rewritten_files"])
     assert done["gc_floor_us"] == BEGAN + day
     assert {row["pk"] for row in rows_of(hudi, lake) if row["_deleted"]} == {"k|1"}
     state = HudiLakeTable(LocalStore(lake)).load()
-    for each in state.files:
-        numbers = pq.read_table(lake / each.path, columns=["n"]).column("n").to_pylist()
+    for file in state.files:
+        numbers = pq.read_table(lake / file.path, columns=["n"]).column("n").to_pylist()
         assert numbers == sorted(numbers, key=lambda n: -1 if n is None else n)
     assert live(hudi, lake) == {key: change.item["n"] for key, change in log.model().items()}
     # Nothing is left to do, so nothing is committed.
     assert invoked(*words, *wanted)[1]["version"] == done["version"]
     log.append([old[0], Change(30, "k|3", {"pk": "k|3", "n": 100}, time_us=BEGAN + 4 * day)])
     age(lake, 5)
-    applied = ddbio.apply(tmp_path / "log", lake, **given)
+    applied = ddbio.apply(tmp_path / "log", lake, **options)
     assert (applied.inserted, applied.updated, applied.stale) == (0, 1, 1)
     wanted = ("--vacuum-older-than", "2d", "--expire-snapshots-older-than", "2d")
     _, plan = invoked(*words, *wanted, "--dry-run")
@@ -469,10 +472,10 @@ def test_maintain(hudi, tmp_path):
         assert done[name] == plan[name]
     model = {key: change.item["n"] for key, change in log.model().items() if key != "k|0"}
     assert live(hudi, lake) == {row["pk"]: row["n"] for row in read_of(lake) if not row["_deleted"]} == model
-    # The version that was the newest then can still be read.
+    # The version that was the newest at that time is still readable.
     assert {row["pk"] for row in read_of(lake, done["since_version"])} == {f"k|{n}" for n in range(1, 9)}
     for version in versions:
         with pytest.raises(NotFoundError):
             read_of(lake, version)
     log.append([Change(31, "k|4", None, time_us=BEGAN + 4 * day)])
-    assert ddbio.apply(tmp_path / "log", lake, **given).deleted == 1
+    assert ddbio.apply(tmp_path / "log", lake, **options).deleted == 1

@@ -1,6 +1,6 @@
-"""Hudi tables by their names: in a real Hive metastore, by Hudi's own sync, and as we describe them to Glue.
+"""Hudi tables by name: in a real Hive metastore, by Hudi's sync, and by our definition for Glue.
 
-A second Spark, which knows nothing but the metastore, reads the names.
+A second Spark, which knows only the metastore, reads the names.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ print(json.dumps([[row.asDict(recursive=True) for row in session.sql(query).coll
 
 @pytest.fixture(scope="module")
 def metastore(tmp_path_factory):
-    """Return where a Hive metastore is served."""
+    """Return the URI of a Hive metastore."""
     with hive_metastore(tmp_path_factory.mktemp("names")) as uri:
         yield uri
 
@@ -57,18 +57,18 @@ def session(metastore, need):
 
 @pytest.fixture
 def client(session):
-    """Return a client of the metastore; what it names at the end is dropped, and its files stay."""
+    """Return a client of the metastore. At the end its tables are dropped, and their files remain."""
     hive = session._jvm.org.apache.hadoop.hive
     conf = hive.conf.HiveConf(session.sparkContext._jsc.hadoopConfiguration(), hive.conf.HiveConf().getClass())
-    found = hive.metastore.HiveMetaStoreClient(conf)
-    yield found
-    for name in found.getAllTables("shop"):
-        found.dropTable("shop", name, False, True)
-    found.close()
+    client = hive.metastore.HiveMetaStoreClient(conf)
+    yield client
+    for name in client.getAllTables("shop"):
+        client.dropTable("shop", name, False, True)
+    client.close()
 
 
 def read_by_name(metastore, folder, *queries):
-    """Return the rows that a Spark of its own finds for each query."""
+    """Return the rows that a separate Spark reads for each query."""
     conf = {name: value for name, value in CONF["hudi"].items() if "driver" not in name}
     conf["spark.jars"] = ",".join(map(str, fetch("hudi")[0]))
     conf |= {"spark.hadoop.hive.metastore.uris": metastore, "spark.ui.enabled": "false"}
@@ -79,7 +79,7 @@ def read_by_name(metastore, folder, *queries):
 
 
 def test_each_run_is_read_by_name(session, client, metastore, tmp_path):
-    """Runs name the table, its new columns and new partitions; another Spark finds all rows by the name."""
+    """Runs register the table, its new columns and new partitions. Another Spark reads all rows by name."""
     log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(41), tmp_path / "lake"
     for attributes in (), ("a", "A"):
         if attributes:
@@ -89,8 +89,8 @@ def test_each_run_is_read_by_name(session, client, metastore, tmp_path):
     table, state = client.getTable("shop", "orders"), HudiLakeTable(LocalStore(lake)).load()
     assert table.getParameters()["spark.sql.sources.provider"] == "hudi"
     assert table.getSd().getInputFormat() == "org.apache.hudi.hadoop.HoodieParquetInputFormat"
-    partitions = {int(each.getValues()[0]) for each in client.listPartitions("shop", "orders", 100)}
-    assert partitions == {each.bucket for each in state.files}
+    partitions = {int(partition.getValues()[0]) for partition in client.listPartitions("shop", "orders", 100)}
+    assert partitions == {file.bucket for file in state.files}
     rows, counted = read_by_name(
         metastore, tmp_path, "SELECT * FROM shop.orders", "SELECT _b, count(*) n FROM shop.orders GROUP BY _b"
     )
@@ -99,14 +99,14 @@ def test_each_run_is_read_by_name(session, client, metastore, tmp_path):
     }
     own = [{name: value for name, value in row.items() if not name.startswith("_hoodie_")} for row in rows]
     assert items_of(own, names) == expected(log.model())
-    assert sum(each["n"] for each in counted) == len(rows)
+    assert sum(row["n"] for row in counted) == len(rows)
     assert ddbio.maintain(lake, format="hudi", engine="spark", sort_by=["n"], catalog=NAME).written_files > 0
     newest = HudiLakeTable(LocalStore(lake)).timeline()[-1].number
     assert client.getTable("shop", "orders").getParameters()["last_commit_time_sync"] == str(newest)
 
 
-def test_what_cannot_be_named_is_not_merged(session, client, metastore, tmp_path):
-    """A name of another table, one of no form, and a metastore that does not answer end a run before it merges."""
+def test_a_failed_registration_merges_nothing(session, client, metastore, tmp_path):
+    """A name of another table, an invalid one, and a metastore that does not answer end a run before it merges."""
     log = VirtualLog(LocalStore(tmp_path / "log"))
     log.append(Writer(42).batch())
     ddbio.apply(tmp_path / "log", tmp_path / "first", catalog=NAME, **GIVEN)
@@ -129,7 +129,7 @@ def test_what_cannot_be_named_is_not_merged(session, client, metastore, tmp_path
 
 
 def test_our_definition_is_that_of_the_sync(session, client, metastore, tmp_path):
-    """What Glue is told of a table says the same as Hudi's sync, and Spark reads the table by it alone."""
+    """Our definition for Glue equals that of Hudi's sync, and Spark reads the table by it alone."""
     log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(43), tmp_path / "lake"
     log.declare(columns("a", "A", "b c"))
     log.append(writer.batch(("a", "A", "b c")))
@@ -142,22 +142,25 @@ def test_our_definition_is_that_of_the_sync(session, client, metastore, tmp_path
     assert parameters.pop("created_by") == "ddbio"
     assert parameters.items() <= theirs.items()
     storage, serde = ours["StorageDescriptor"], synced.getSd().getSerdeInfo()
-    assert [(each.getName(), each.getType()) for each in synced.getSd().getCols()] == [
-        (each["Name"], each["Type"]) for each in storage["Columns"]
+    assert [(column.getName(), column.getType()) for column in synced.getSd().getCols()] == [
+        (column["Name"], column["Type"]) for column in storage["Columns"]
     ]
     assert dict(serde.getParameters()) == storage["SerdeInfo"]["Parameters"]
     assert serde.getSerializationLib() == storage["SerdeInfo"]["SerializationLibrary"]
     assert synced.getSd().getOutputFormat() == storage["OutputFormat"]
-    # The metastore takes what Glue takes.
+    # The metastore accepts the definition for Glue.
     made = session._jvm.org.apache.hadoop.hive.metastore.api.Table(synced)
     made.setTableName("ours")
     made.setParameters(session._jvm.java.util.HashMap(ours["Parameters"]))
     client.createTable(made)
-    found = hudi_partitions(ours, (str(each.bucket) for each in state.files))
-    synced_places = {tuple(each.getValues()): each.getSd() for each in client.listPartitions("shop", "orders", 100)}
-    assert {values: each["StorageDescriptor"]["Location"] for values, each in found.items()} == {
-        values: each.getLocation().removeprefix("file:") for values, each in synced_places.items()
+    partitions = hudi_partitions(ours, (str(file.bucket) for file in state.files))
+    synced_storage = {
+        tuple(partition.getValues()): partition.getSd() for partition in client.listPartitions("shop", "orders", 100)
+    }
+    assert {values: partition["StorageDescriptor"]["Location"] for values, partition in partitions.items()} == {
+        values: storage_of_partition.getLocation().removeprefix("file:")
+        for values, storage_of_partition in synced_storage.items()
     }
     rows, other = read_by_name(metastore, tmp_path, "SELECT _key, a FROM shop.ours", "SELECT _key, a FROM shop.orders")
-    assert len(rows) == len({each.key for each in log.batches[0]})
+    assert len(rows) == len({change.key for change in log.batches[0]})
     assert sorted(map(str, rows)) == sorted(map(str, other))

@@ -1,4 +1,4 @@
-"""The cache of jars: what is not as the lock says is refused, and fetched anew by the next run."""
+"""The cache of jars: a jar that differs from the lock is refused, and fetched again by the next run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.versions.jars import LOCK, require_locked
 
 
 def test_a_damaged_jar_is_not_kept(tmp_path, monkeypatch):
-    """It goes from both caches, and its folder, in which it would be missing, counts as complete no more."""
+    """It is deleted from both caches, and its folder no longer counts as complete."""
     monkeypatch.setenv("DDBIO_JARS", str(tmp_path))
     name = LOCK.read_text("utf-8").split()[1]
     kept = tmp_path / "a-coordinate" / name

@@ -1,4 +1,4 @@
-"""Tables of Delta and Iceberg as Spark reads them with the formats' own jars: the same rows at each version."""
+"""Delta and Iceberg tables as read by Spark with the formats' jars: the same rows at each version."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def lakes(need):
     return need("lakes")
 
 
-def table_at(place, kind):
+def table_at(folder, kind):
     """Return our own view of a table."""
-    return open_lake_table(str(place), kind, ApplyOptions(source="log", table=str(place)))
+    return open_lake_table(str(folder), kind, ApplyOptions(source="log", table=str(folder)))
 
 
-def reader_of(session, kind, place, **options):
-    """Return the rows that a format's own jar reads in a folder."""
-    rows = session.read.format(kind).options(**options).load(str(place)).collect()
+def reader_of(session, kind, folder, **options):
+    """Return the rows that a format's jar reads in a folder."""
+    rows = session.read.format(kind).options(**options).load(str(folder)).collect()
     return [row.asDict(recursive=True) for row in rows]
 
 
@@ -42,7 +42,7 @@ def names_of(state):
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2))])
 @pytest.mark.parametrize(("kind", "engine"), [("delta", "local"), ("delta", "spark"), ("iceberg", "local")])
 def test_spark_reads_every_version(kind, engine, seed, lakes, tmp_path):
-    """Rows by Spark with the format's jar equal the model now, and by time travel at each version."""
+    """Rows read by Spark with the format's jar equal the model now, and by time travel at each version."""
     log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(seed), tmp_path / "lake"
     for number in range(3):
         attributes = ATTRIBUTES[: number + 1]
@@ -92,20 +92,20 @@ def test_iceberg_by_a_catalog_of_folders(lakes, tmp_path):
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_spark_reads_a_base_load(kind, lakes, fake, tmp_path):
-    """Files of a first load, which know no numbers of Iceberg's columns, are read by their names."""
+    """Files of a first load, which lack the numbers of Iceberg's columns, are read by names."""
     fake.load("based", [{"pk": {"S": f"k{n}"}, "n": {"N": str(n)}} for n in range(50)], "pk:S")
-    found = {"endpoint_url": fake.endpoint_url, "region": "eu-west-1", "mode": "overwrite"}
-    ddbio.scan_to_files("based", tmp_path / "lake", format=kind, **found)
+    options = {"endpoint_url": fake.endpoint_url, "region": "eu-west-1", "mode": "overwrite"}
+    ddbio.scan_to_files("based", tmp_path / "lake", format=kind, **options)
     rows = [row for row in reader_of(lakes, kind, tmp_path / "lake") if not is_deleted(row)]
     assert {row["pk"]: int(row["n"]) for row in rows} == {f"k{n}": n for n in range(50)}
 
 
 def test_merge_by_the_rule_of_versions(lakes, tmp_path):
-    """Spark's own ``MERGE`` may write a Delta table of ours, and either engine goes on with it."""
+    """Spark's ``MERGE`` may write a Delta table of ours, and then both engines can continue."""
     log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(8), tmp_path / "lake"
     log.append(writer.batch())
     ddbio.apply(tmp_path / "log", lake, buckets=2)
-    # Rows of the second batch, as a table of another place has them.
+    # Rows of the second batch, as a table in another folder has them.
     log.append(writer.batch())
     ddbio.apply(tmp_path / "log", tmp_path / "other", buckets=2)
     lakes.read.format("delta").load(str(tmp_path / "other")).createOrReplaceTempView("changes")

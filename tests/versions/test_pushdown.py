@@ -1,4 +1,4 @@
-"""Push-down on every version that has it: the suite of ``tests/spark``, and the jar of a wheel; what 3.5 is told."""
+"""Push-down on every version that has it: the suite of ``tests/spark``, the jar of a wheel, and the error of 3.5."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ finally:
 """
 
 
-def test_push_down_or_what_is_said(spark, fake):
-    """A version that has push-down reads by the jar that it compiled; 3.5 is told what reads there instead."""
+def test_push_down_or_its_error(spark, fake):
+    """A version with push-down reads by the jar that it compiled. The error of 3.5 names the alternative."""
     if not has("pushdown", VERSION):
         with pytest.raises(OptionError, match=r"no push-down for Spark 3\.5.*use ddbio\.spark\.scan with"):
             ddbio.spark.jar()
@@ -55,15 +55,15 @@ def test_push_down_or_what_is_said(spark, fake):
 if has("pushdown", VERSION):
 
     def test_more_random_queries(three):
-        """Other queries than those of ``tests/spark`` have the same rows in all three ways."""
+        """Other queries than those of ``tests/spark`` have the same rows by all three methods."""
         check_queries(three, range(2_000, 2_020))
 
 
-# A wheel is built with the first lock, which is Spark 4.0.
+# A wheel is built with the first lock, which has Spark 4.0.
 if has("pushdown", VERSION) and VERSION > (4, 0):
 
     def test_the_jar_of_a_wheel(fake, tmp_path):
-        """The jar that a wheel has, compiled against the first lock's Spark 4.0, pushes down on this version too."""
+        """The jar of a wheel, compiled with the first lock's Spark 4.0, also pushes down on this version."""
         jars = next((ROOT / ".venv").glob("lib/python3*/site-packages/pyspark/jars"), None)
         if jars is None:
             pytest.skip("there is no .venv, whose Spark wheels are built with")

@@ -1,4 +1,4 @@
-"""Hudi tables on S3: ddbio reads them by its own store, and Hudi's writer on Spark by s3a, in one folder."""
+"""Hudi tables on S3: ddbio reads them by its store, and Hudi's writer on Spark by s3a, in one folder."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ import ddbio
 from ddbio.cli.main import cli
 from ddbio.testing import FakeDynamoDB, MotoServer
 
-# Moto is part of the first environment alone.
+# Only the first environment has moto.
 PYTHON = Path(__file__).parents[2] / ".venv/bin/python"
 
 
 @pytest.fixture
 def s3(need):
-    """Return the session, which reaches a local S3, and where that is."""
+    """Return the session, which can reach a local S3, and the URL of the server."""
     need("hudi")
     session = need("s3a")
     with MotoServer(str(PYTHON) if PYTHON.exists() else sys.executable) as server:
@@ -35,7 +35,7 @@ def s3(need):
 
 
 def invoked(*words):
-    """Return the exit code of a command, and its answer."""
+    """Return the exit code of a command, and its output."""
     done = CliRunner().invoke(cli, [*map(str, words), "--json"])
     assert done.stdout, (done.output, done.exception)
     return done.exit_code, json.loads(done.stdout)
@@ -43,7 +43,7 @@ def invoked(*words):
 
 @pytest.mark.timeout(900)
 def test_a_hudi_table_on_s3(s3, fake):
-    """Base, changes, proof and maintenance of a table whose log and folder are on S3."""
+    """Base, changes, verification and maintenance of a table whose log and folder are on S3."""
     session, s3_url = s3
     client = boto3.client("dynamodb", endpoint_url=fake.endpoint_url, region_name="us-east-1")
     name, lake = f"tab-{uuid.uuid4().hex}", "s3://lake/orders"
@@ -56,8 +56,8 @@ def test_a_hudi_table_on_s3(s3, fake):
     )
     for n in range(5):
         client.put_item(TableName=name, Item={"pk": {"S": f"k{n}"}, "n": {"N": str(n)}})
-    given = ("--endpoint-url", fake.endpoint_url, "--s3-endpoint-url", s3_url, "--region", "us-east-1")
-    on_spark = ("--format", "hudi", "--engine", "spark", *given)
+    options = ("--endpoint-url", fake.endpoint_url, "--s3-endpoint-url", s3_url, "--region", "us-east-1")
+    on_spark = ("--format", "hudi", "--engine", "spark", *options)
     named = ("--catalog", "glue://shop.orders", "--glue-endpoint-url", s3_url)
     command = ("bootstrap", name, lake, "--log", "s3://lake/log", "--buckets", 1, *named, *on_spark)
     assert invoked(*command)[1]["base_rows"] == 5
@@ -65,12 +65,12 @@ def test_a_hudi_table_on_s3(s3, fake):
     client.put_item(TableName=name, Item={"pk": {"S": "k1"}, "n": {"N": "-1"}})
     _, applied = invoked(*command)
     assert (applied["updated"] > 0, applied["deleted"]) == (True, 1)
-    code, found = invoked("verify", name, lake, *given)
-    assert (code, found["equal"], found["tombstones"]) == (0, True, 1)
+    code, verified = invoked("verify", name, lake, *options)
+    assert (code, verified["equal"], verified["tombstones"]) == (0, True, 1)
     _, done = invoked("maintain", lake, "--sort-by", "n", *on_spark)
     assert (done["rewritten_files"], done["written_files"]) == (1, 1)
-    code, found = invoked("verify", name, lake, *given)
-    assert (code, found["equal"], found["version"]) == (0, True, done["version"])
+    code, verified = invoked("verify", name, lake, *options)
+    assert (code, verified["equal"], verified["version"]) == (0, True, done["version"])
     rows = session.read.format("hudi").load("s3a://lake/orders").where("not _deleted").select("pk", "n").collect()
     assert {row["pk"]: int(row["n"]) for row in rows} == {"k1": -1, "k2": 2, "k3": 3, "k4": 4}
     client.close()
@@ -79,9 +79,9 @@ def test_a_hudi_table_on_s3(s3, fake):
     assert table["StorageDescriptor"]["Location"] == lake
     assert table["StorageDescriptor"]["InputFormat"] == "org.apache.hudi.hadoop.HoodieParquetInputFormat"
     assert table["Parameters"]["spark.sql.sources.provider"] == "hudi"
-    assert [each["Name"] for each in table["PartitionKeys"]] == ["_b"]
+    assert [column["Name"] for column in table["PartitionKeys"]] == ["_b"]
     assert {"_hoodie_commit_time", "_key", "_deleted", "pk", "n"} <= {
-        each["Name"] for each in table["StorageDescriptor"]["Columns"]
+        column["Name"] for column in table["StorageDescriptor"]["Columns"]
     }
     (partition,) = glue.get_partitions(DatabaseName="shop", TableName="orders")["Partitions"]
     assert (partition["Values"], partition["StorageDescriptor"]["Location"]) == (["0"], f"{lake}/_b=0")
@@ -89,8 +89,8 @@ def test_a_hudi_table_on_s3(s3, fake):
 
 
 @pytest.mark.timeout(900)
-def test_what_a_log_lost_reaches_a_hudi_table(s3, tmp_path):
-    """``reconcile`` finds in an export what the log lacks, and applies it to the table, which is right again."""
+def test_lost_changes_of_a_log_reach_a_hudi_table(s3, tmp_path):
+    """``reconcile`` applies the log's missing changes from an export to the table, which is then equal."""
     _, s3_url = s3
     log, lake = tmp_path / "log", tmp_path / "lake"
     with FakeDynamoDB(partitions=2, burst_at_creation=1.0, export_to=s3_url) as fake:
@@ -107,28 +107,28 @@ def test_what_a_log_lost_reaches_a_hudi_table(s3, tmp_path):
         fake.pass_time(1800)
         for key in "abcdef":
             client.put_item(TableName="lossy", Item={"pk": {"S": key}, "n": {"N": "1"}})
-        given = {"endpoint_url": fake.endpoint_url, "s3_endpoint_url": s3_url, "region": "us-east-1"}
+        options = {"endpoint_url": fake.endpoint_url, "s3_endpoint_url": s3_url, "region": "us-east-1"}
         on_spark = {"format": "hudi", "engine": "spark"}
-        ddbio.bootstrap("lossy", lake, log=str(log), buckets=2, **on_spark, **given)
+        ddbio.bootstrap("lossy", lake, log=str(log), buckets=2, **on_spark, **options)
         client.put_item(TableName="lossy", Item={"pk": {"S": "a"}, "n": {"N": "2"}})
         client.delete_item(TableName="lossy", Key={"pk": {"S": "b"}})
         client.put_item(TableName="lossy", Item={"pk": {"S": "new"}, "n": {"N": "1"}})
         ddbio.capture("lossy", log, available_now=True, endpoint_url=fake.endpoint_url)
-        newest = max(log.glob("year=*/**/*.parquet"), key=lambda each: each.name)
+        newest = max(log.glob("year=*/**/*.parquet"), key=lambda path: path.name)
         rows = pq.ParquetFile(newest).read()
         assert rows.num_rows == 3
         pq.write_table(rows.slice(0, 0), newest)
         ddbio.apply(log, lake, **on_spark)
-        assert not ddbio.verify("lossy", lake, **given).equal
+        assert not ddbio.verify("lossy", lake, **options).equal
         began = rows["_event_time"].to_pylist()[0] - timedelta(seconds=30)
         fake.pass_time(1200)
-        asked = {"export_to": "s3://lake/windows", "poll_seconds": 0.2, "since": began, **given}
+        asked = {"export_to": "s3://lake/windows", "poll_seconds": 0.2, "since": began, **options}
         asked["until"] = began + timedelta(seconds=900)
         # The format is that of the table.
         report = ddbio.reconcile("lossy", log, target=str(lake), engine="spark", **asked)
         assert (len(report.windows), report.lost) == (1, 3), report
         assert (report.applied.inserted, report.applied.updated, report.applied.deleted) == (1, 1, 1)
-        assert ddbio.verify("lossy", lake, **given).equal
+        assert ddbio.verify("lossy", lake, **options).equal
         again = ddbio.reconcile("lossy", log, target=str(lake), engine="spark", **asked)
         assert (again.windows, again.lost, again.applied.changes) == ((), 0, 0)
         client.close()

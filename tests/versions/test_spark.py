@@ -1,4 +1,4 @@
-"""What ddbio does on every version of Spark: reads, writes, engines, functions, lake tables, streams, Connect."""
+"""Features of ddbio on every version of Spark: reads, writes, engines, functions, lake tables, streams, Connect."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from tests.versions.jobs import COUNT, check, item
 
 ROOT = Path(__file__).parents[2]
 REFUSED = r"^OptionError: .*Spark Connect"
-"""What Spark Connect says where the driver must be here."""
+"""The error of Spark Connect if the driver must be in this process."""
 
 
 @pytest.fixture(scope="session")
 def things(fake):
-    """Return how the table ``things`` is reached."""
+    """Return the options to reach the table ``things``."""
     fake.load("things", (json.dumps(item(number)).encode() for number in range(COUNT)), "pk:S")
     return {"endpoint_url": fake.endpoint_url, "region": "eu-west-1"}
 
@@ -51,14 +51,14 @@ def export(tmp_path):
 
 
 def test_a_table_as_a_frame(spark, things):
-    """``ddbio.spark.scan`` gives every item, exactly, under a budget, and a second action scans anew."""
+    """``ddbio.spark.scan`` returns every item exactly, under a budget, and a second action scans again."""
     frame = ddbio.spark.scan(spark, "things", rcu_per_second=500, tasks=2, **things)
     check(frame)
     assert frame.where("n > 10").count() == COUNT - 11
 
 
 def test_given_columns_of_a_table(spark, things):
-    """A schema of Spark reads these attributes alone; without a rescue column a value of another type is an error."""
+    """A schema of Spark reads only these attributes. Without a rescue column a value of another type is an error."""
     some = ddbio.spark.scan(spark, "things", schema="pk string, price double", **things)
     assert sorted(some.collect())[3] == ("key-0003", 3.25)
     columns = spark.createDataFrame([], "pk string, n bigint").schema
@@ -68,7 +68,7 @@ def test_given_columns_of_a_table(spark, things):
 
 
 def test_a_frame_into_a_table(spark, fake, things):
-    """``ddbio.spark.write`` writes each row once, times as ISO text whatever the session's time zone, and counts."""
+    """``ddbio.spark.write`` writes each row once, with times as ISO text in any session's time zone, and counts."""
     fake.load("sink", b"", "pk:S")
     frame = spark.range(0, COUNT, 1, 3).select(
         sql.col("id").cast("string").alias("pk"),
@@ -92,7 +92,7 @@ def test_a_frame_into_a_table(spark, fake, things):
 
 
 def test_an_export_as_a_frame(spark, export):
-    """``ddbio.spark.read_export`` gives every item, exactly; given columns leave out all others."""
+    """``ddbio.spark.read_export`` returns every item exactly. Given columns exclude all others."""
     check(ddbio.spark.read_export(spark, str(export)))
     some = ddbio.spark.read_export(spark, str(export), schema="pk string, price double")
     assert sorted(some.collect())[3] == ("key-0003", 3.25)
@@ -101,7 +101,7 @@ def test_an_export_as_a_frame(spark, export):
 
 
 def test_formats(spark, fake, things, export):
-    """The formats of Spark 4 read and write; Spark 3.5 has none, and is told what to use."""
+    """The formats of Spark 4 read and write. Spark 3.5 has none, and its error names the alternative."""
     if not has("formats", VERSION):
         with pytest.raises(OptionError, match=r"has no Python data sources.*ddbio\.spark\.scan"):
             ddbio.register(spark)
@@ -112,7 +112,7 @@ def test_formats(spark, fake, things, export):
 
 
 def log_of(folder):
-    """Return how many changes a new log in a folder has."""
+    """Make a log in a folder, and return the number of its changes."""
     log, writer = VirtualLog(LocalStore(folder)), Writer(3)
     for _ in range(3):
         log.append(writer.batch())
@@ -120,7 +120,7 @@ def log_of(folder):
 
 
 def test_streams(spark, fake, things, tmp_path):
-    """A log, and the stream of a table, are streams of Spark 4; Spark 3.5 knows neither format."""
+    """A log, and the stream of a table, are streams of Spark 4. Spark 3.5 knows neither format."""
     if not has("streams", VERSION):
         with pytest.raises(Exception, match="dynamodb-log"):
             spark.readStream.format("dynamodb-log").load(str(tmp_path))
@@ -144,7 +144,7 @@ def test_streams(spark, fake, things, tmp_path):
 
 
 def test_the_engine(spark, fake, things, export, tmp_path):
-    """Verbs with the engine ``spark`` scan, read exports, and load, in the session that runs."""
+    """Verbs with the engine ``spark`` scan, read exports, and load, in the running session."""
     scanned = ddbio.scan_to_files("things", tmp_path / "scan", engine="spark", **things)
     assert (scanned.engine, scanned.rows) == ("spark", COUNT)
     read = ddbio.read_export_to_files(export, tmp_path / "read", engine="spark")
@@ -158,7 +158,7 @@ def test_the_engine(spark, fake, things, export, tmp_path):
 
 
 def test_lookup(spark, things):
-    """A DataFrame is joined with the items that have its keys."""
+    """A DataFrame is joined with the items of its keys."""
     jobs.look_up(spark, things)
 
 
@@ -174,7 +174,7 @@ def test_frames_are_digested_and_compared(spark, things):
 
 
 def test_files_of_one_size(spark, tmp_path):
-    """Spark's own writer makes as many files as were announced."""
+    """Spark's writer makes the announced number of files."""
     jobs.write_sized_files(spark, tmp_path / "out")
 
 
@@ -206,7 +206,7 @@ def test_changes_of_a_stream(spark, tmp_path):
 
 
 def test_the_command(things, tmp_path):
-    """``ddbio scan --engine spark`` in a process of its own starts a session, and prints a report."""
+    """``ddbio scan --engine spark`` in a separate process starts a session, and prints a report."""
     command = [sys.executable, "-m", "ddbio", "scan", "things", str(tmp_path / "out"), "--engine", "spark", "--json"]
     command += ["--endpoint-url", things["endpoint_url"], "--master", "local[2]"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -216,7 +216,7 @@ def test_the_command(things, tmp_path):
 
 @pytest.fixture
 def connect(tmp_path):
-    """Return the address of a server of Spark Connect, a process of its own, with the jar of push-down."""
+    """Return the address of a Spark Connect server, a separate process with the jar of push-down."""
     pytest.importorskip("grpc", reason="this environment has no grpcio, which Spark Connect needs")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -230,7 +230,7 @@ def connect(tmp_path):
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
     }
-    words = [each for name, value in conf.items() for each in ("--conf", f"{name}={value}")]
+    words = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
     words += ["--jars", ddbio.spark.jar()] if find_javac() else []
     home = Path(pyspark.__file__).parent
     command = ["bash", str(home / "bin/spark-submit"), "--master", "local[2]", *words]
@@ -253,17 +253,17 @@ def connect(tmp_path):
 
 @pytest.mark.timeout(900)
 def test_connect(request, fake, things, tmp_path):
-    """On Spark Connect everything does what the table says: it runs, or one error says that the driver is elsewhere."""
+    """On Spark Connect every feature behaves as in the table: it runs, or one error reports a remote driver."""
     if not has("formats", VERSION):
-        return  # Its sources are what Connect would use: test_formats says what 3.5 is told.
+        return  # Its sources are those that Connect would use: test_formats has the errors of 3.5.
     remote = request.getfixturevalue("connect")
     for table in ("connected", "connected-batches"):
         fake.load(table, b"", "pk:S")
     (tmp_path / "jobs").mkdir()
     export = ExportWriter(tmp_path / "in", files=5, empty_files=2).full(item(number) for number in range(COUNT))
-    given = {"remote": remote, "endpoint_url": things["endpoint_url"], "folder": str(tmp_path / "jobs")}
-    given |= {"export": str(export), "log": str(tmp_path / "log"), "changes": log_of(tmp_path / "log")}
-    command = [sys.executable, "-m", "tests.versions.connect_job", json.dumps(given)]
+    arguments = {"remote": remote, "endpoint_url": things["endpoint_url"], "folder": str(tmp_path / "jobs")}
+    arguments |= {"export": str(export), "log": str(tmp_path / "log"), "changes": log_of(tmp_path / "log")}
+    command = [sys.executable, "-m", "tests.versions.connect_job", json.dumps(arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-3000:] + (tmp_path / "server.log").read_text("utf-8")[-3000:]
     outcomes = json.loads(done.stdout.splitlines()[-1])
