@@ -62,7 +62,7 @@ def check_expansion(
 
     Parameters
     ----------
-    most_bytes
+    max_bytes
         An additional limit of the expanded size.
     advice
         How to make the rows readable, for the message.

@@ -297,7 +297,7 @@ class StoredRows:
     """
 
     def __init__(self, formats: Mapping[str, TimeForm | None] | None = None) -> None:
-        self._forms = formats or {}
+        self._formats = formats or {}
         self._schema: pa.Schema | None = None
         self._is_stored = True
 
@@ -313,8 +313,8 @@ class StoredRows:
         """
         if self._schema is None or not batch.schema.equals(self._schema, check_metadata=True):
             self._schema = batch.schema
-            self._is_stored = not self._forms.keys() & set(batch.schema.names) and not declares_times(batch.schema)
-        return batch if self._is_stored else declare_formats(batch, self._forms)
+            self._is_stored = not self._formats.keys() & set(batch.schema.names) and not declares_times(batch.schema)
+        return batch if self._is_stored else declare_formats(batch, self._formats)
 
 
 def stored_columns(schema: pa.Schema) -> pa.Schema:
