@@ -146,7 +146,7 @@ def test_ratios_are_taken_in_turns_and_a_failure_is_reported(tmp_path, monkeypat
         "absent": "Maven is not there",
     }
     monkeypatch.setitem(jobs.JOBS, "compact", lambda _: jobs.Done(10, [1]))
-    results = matrix.beside(
+    results = matrix.measure_peers(
         Case("compact"), jobs.Source(tmp_path, 10), peers_by_name, itertools.count(1.0).__next__, rounds=3
     )
     assert results["slow"]["times_as_fast"] == {"median": 10.0, "least": 10.0, "most": 10.0}

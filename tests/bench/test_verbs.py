@@ -42,7 +42,7 @@ def test_work_that_a_verb_does_once_is_not_in_its_rate():
     """For runs with a constant time per row, the rate is that of the rows, without the start and the work done once."""
     sizes, seconds_a_row = verbs._Sizes(300, 100, 20), 0.01
     start, once = 0.5, 0.2
-    larger, part = (start + once + seconds_a_row * count for count in (sizes.whole, sizes.part))
+    larger, part = (start + once + seconds_a_row * count for count in (sizes.large, sizes.part))
     verb = verbs.Verb(lambda *_: [], ("decode",), verbs.BATCH_WRITER)
     taken = verbs._Taken([larger], [part], [start])
     figures = verbs._figures(verb, sizes, taken, {"decode": [0.8]}, {verbs.BATCH_WRITER: [10.0]})

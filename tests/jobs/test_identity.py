@@ -63,7 +63,7 @@ def test_a_session_is_used_unchanged():
 
 def test_a_session_stays_in_its_process():
     """Pickling it is an error with the alternatives."""
-    with pytest.raises(ddbio.OptionError, match="or credentials, which travel"):
+    with pytest.raises(ddbio.OptionError, match="or credentials, which are sent"):
         pickle.dumps(dynamodb_spec(options_of(session=boto3.Session(*KEYS.values()))))
 
 
