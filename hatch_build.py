@@ -24,10 +24,10 @@ _LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?://|#|mailto:)([^)\s]+)\)")
 
 
 def absolute(text: str, repository: str) -> str:
-    """Return Markdown whose relative links lead into the default branch of a repository, images to their raw form."""
+    """Return Markdown whose relative links lead into the default branch of a repository, images to their raw files."""
 
-    def link(found: re.Match[str]) -> str:
-        bang, words, path = found.groups()
+    def link(match: re.Match[str]) -> str:
+        bang, words, path = match.groups()
         return f"{bang}[{words}]({repository}/{'raw' if bang else 'blob'}/HEAD/{path})"
 
     # An image within a link is a match within the words of another one: once for the inner, once for the outer.
@@ -47,7 +47,7 @@ class ReadmeHook(MetadataHookInterface):
 
 
 class WheelHook(BuildHookInterface):
-    """Compile what a wheel has beside Python; an editable installation gets nothing."""
+    """Compile the loops of a wheel. An editable installation gets none."""
 
     PLUGIN_NAME = "custom"
 
@@ -64,7 +64,7 @@ class WheelHook(BuildHookInterface):
         platform = os.environ.get("DDBIO_WHEEL_PLATFORM", "")
         if platform == "any":
             return
-        # In a process of its own: numba reads from the environment what it compiles for.
+        # In a separate process, because numba reads its target from the environment.
         command = [sys.executable, "-m", "ddbio.items.kernel.compiler", "--level", "all", "--print-tag"]
         command += ["--platform", platform] if platform else []
         command += ["--output", str(folder / "library")]

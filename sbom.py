@@ -1,7 +1,7 @@
 """Print the SBOM of a wheel, in CycloneDX JSON: the libraries that it needs, as the lock pins them.
 
-``./task wheel`` runs it as ``sbom.py WHEEL LOCK`` in the environment of the lock, whose libraries say what they need in
-turn. It reads nothing from a network, and makes the same SBOM of the same wheel and lock.
+``./task wheel`` runs it as ``sbom.py WHEEL LOCK`` in the environment of the lock, whose libraries
+state their dependencies. It uses no network, and writes the same SBOM for the same wheel and lock.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def sbom_of(wheel: Path, lock: Path) -> dict[str, Any]:
     locked = _locked(lock.read_text("utf-8"))
     lines = metadata.get_all("Requires-Dist", [])
     required = _closure(_needs(lines, ()), locked)
-    known = _closure(_needs(lines, EXTRAS), locked)
-    needs = {own.purl: _needs(lines, EXTRAS), **{locked[name].purl: found for name, found in known.items()}}
+    closure = _closure(_needs(lines, EXTRAS), locked)
+    needs = {own.purl: _needs(lines, EXTRAS), **{locked[name].purl: needed for name, needed in closure.items()}}
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -74,11 +74,11 @@ def sbom_of(wheel: Path, lock: Path) -> dict[str, Any]:
                     }
                 ],
             }
-            for name in sorted(known)
+            for name in sorted(closure)
         ],
         "dependencies": [
-            {"ref": purl, "dependsOn": sorted(locked[name].purl for name, _ in found if name in locked)}
-            for purl, found in sorted(needs.items())
+            {"ref": purl, "dependsOn": sorted(locked[name].purl for name, _ in needed if name in locked)}
+            for purl, needed in sorted(needs.items())
         ],
     }
 
@@ -89,46 +89,46 @@ def _component(library: Library) -> dict[str, Any]:
 
 
 def _hashes(library: Library) -> list[dict[str, str]]:
-    return [{"alg": "SHA-256", "content": each} for each in library.hashes]
+    return [{"alg": "SHA-256", "content": digest} for digest in library.hashes]
 
 
 def _locked(text: str) -> dict[str, Library]:
     """Return the libraries of a lock that are for this Python and system, by name."""
-    found = {}
-    for each in _PIN.finditer(text):
-        pinned = Requirement(each["line"])
+    libraries = {}
+    for pin in _PIN.finditer(text):
+        pinned = Requirement(pin["line"])
         if pinned.marker is None or pinned.marker.evaluate():
             (version,) = (specifier.version for specifier in pinned.specifier)
-            hashes = tuple(re.findall(r"sha256:([0-9a-f]{64})", each["hashes"]))
-            found[canonicalize_name(pinned.name)] = Library(canonicalize_name(pinned.name), version, hashes)
-    return found
+            hashes = tuple(re.findall(r"sha256:([0-9a-f]{64})", pin["hashes"]))
+            libraries[canonicalize_name(pinned.name)] = Library(canonicalize_name(pinned.name), version, hashes)
+    return libraries
 
 
 def _needs(lines: Iterable[str], extras: Iterable[str]) -> set[tuple[str, frozenset[str]]]:
     """Return the names in lines of requirements, each with the extras that are asked for."""
     asked = [Requirement(line) for line in lines]
     return {
-        (canonicalize_name(each.name), frozenset(each.extras))
-        for each in asked
-        if each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in ("", *extras))
+        (canonicalize_name(requirement.name), frozenset(requirement.extras))
+        for requirement in asked
+        if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras))
     }
 
 
 def _closure(
     needed: set[tuple[str, frozenset[str]]], locked: dict[str, Library]
 ) -> dict[str, set[tuple[str, frozenset[str]]]]:
-    """Return what is needed by name, directly or in turn, and what each of these needs itself."""
-    found: dict[str, set[tuple[str, frozenset[str]]]] = {}
+    """Return the direct and indirect dependencies by name, with their own dependencies."""
+    closure: dict[str, set[tuple[str, frozenset[str]]]] = {}
     seen, left = set(needed), list(needed)
     while left:
         name, extras = left.pop()
         if name not in locked:
             continue
         more = _needs(requires(name) or (), extras)
-        found.setdefault(name, set()).update(more)
+        closure.setdefault(name, set()).update(more)
         left += more - seen
         seen |= more
-    return found
+    return closure
 
 
 if __name__ == "__main__":

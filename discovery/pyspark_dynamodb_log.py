@@ -5,5 +5,7 @@ import logging
 # PySpark imports every module named pyspark_*: one that fails would hide the data sources of all others.
 try:
     from ddbio.spark.source import LogSource as DefaultSource  # noqa: F401
-except Exception as error:  # noqa: BLE001 - whatever keeps it from being imported
-    logging.getLogger("ddbio").warning("the data source dynamodb-log is not there: %s: %s", type(error).__name__, error)
+except Exception as error:  # noqa: BLE001 - any error prevents the import
+    logging.getLogger("ddbio").warning(
+        "the data source dynamodb-log is not available: %s: %s", type(error).__name__, error
+    )

@@ -35,7 +35,7 @@ _OK = 200
 
 @dataclass(frozen=True)
 class FakeS3:
-    """Say where an S3 is, and which empty bucket in it belongs to this test."""
+    """Endpoint of an S3, and the empty bucket of this test."""
 
     endpoint_url: str
     bucket: str
@@ -48,7 +48,7 @@ class FakeS3:
 
 @dataclass(frozen=True)
 class LoadedTable:
-    """Say where a table is, and how many items were put into it."""
+    """Endpoint and name of a table, and the number of its items."""
 
     name: str
     endpoint_url: str

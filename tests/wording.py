@@ -48,7 +48,21 @@ WORDS = {
 NAMES = {"each", "found", "given", "known", "place", "places", "rest", "said", "told", "whole", "met"}
 
 #: Uses that are right, by the start of the path, the word, and the reason.
-EXCEPTIONS: dict[tuple[str, str], str] = {}
+EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("ddbio/advice/advice.py", "roads"): "public attribute of Advice",
+    ("ddbio/advice/doctor.py", "found"): "public attribute of Finding",
+    ("ddbio/cdc/gaps.py", "behind"): "text that logs contain",
+    ("ddbio/cdc/gaps.py", "places"): "public attribute of Gap",
+    ("ddbio/cdc/loop.py", "behind"): "text that logs contain",
+    ("ddbio/cli/commands.py", "place"): "argument that the help of the command shows",
+    ("ddbio/export/bulk_reports.py", "place"): "public attribute of BulkSummary",
+    ("ddbio/export/bulk_reports.py", "rest"): "public attribute of BulkRecord",
+    ("ddbio/export/options.py", "place"): "public parameter",
+    ("ddbio/items/schema/shape.py", "place"): "key of the JSON of schemas",
+    ("ddbio/load/checkpoint.py", "begun"): "key of checkpoints",
+    ("ddbio/load/unit_reader.py", "begun"): "key of checkpoints",
+    ("ddbio/testing/tables/definition.py", "of its own"): "text of the service",
+}
 
 _PATTERNS = [(re.compile(pattern, re.IGNORECASE), advice) for pattern, advice in WORDS.items()]
 _CODE = re.compile(r"``.*?``|`[^`\n]*`|:\w+:`[^`]*`|https?://\S+", re.DOTALL)

@@ -329,7 +329,7 @@ class _Fetch:
 
 
 class _Session(botocore.session.Session):
-    """botocore session whose credential failures are those of ``_Fetch``, at first use and at a refresh.
+    """Session of botocore whose credential failures are those of ``_Fetch``, at first use and at a refresh.
 
     The endpoints of all its clients, including STS and SSO, are checked by ``check_endpoint``.
     """

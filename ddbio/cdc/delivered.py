@@ -131,7 +131,7 @@ class DeliveredObjects:
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of the rows."""
+        """The columns of the rows."""
         if self._decoder is None:
             raise RuntimeError("prepare comes first")
         return self._decoder.schema

@@ -344,7 +344,7 @@ def _record_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row as a record, with the service's spelling of its own members, and without nulls."""
+    """Return a row as a record, with the member names of the service and without nulls."""
     record = dict[str, Any]()
     for name, value in row.items():
         spelled = _RECORD_MEMBERS.get(name.lower(), name)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ddbio.storage.job_state import JobState
     from ddbio.storage.object_store import ObjectStore
 
-_BEHIND = re.compile(r"(.+) behind (.+)")
+_AFTER = re.compile(r"(.+) behind (.+)")
 _FOLLOWED = re.compile(r"(.+) ended, and (.+) followed")
 _DAY_SECONDS = 86_400.0
 HEALS = "heals"
@@ -158,7 +158,7 @@ class _Walk:
         if _FOLLOWED.fullmatch(text) and self.last:
             was_ended = all(position == END for position in self.positions.values())
             return _time_of(self.store, self.last, None, max if was_ended else min)
-        match = _BEHIND.fullmatch(text)
+        match = _AFTER.fullmatch(text)
         shard_id = shard_of(text)
         position, paths = self.shards.get(shard_id, ("", self.before.get(shard_id, self.last)))
         if position and position == (match[2] if match else self.positions.get(shard_id)):

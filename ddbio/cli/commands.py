@@ -111,7 +111,7 @@ _ROWS = (
         "Numbers are exact. Missing and NULL values are omitted. Sets are lists, and binary is base64. Values that do "
         "not fit their column are in _rescue, as DynamoDB JSON.",
         parameters=(
-            _flag("--format form", type=click.Choice(["json", "csv"]), default="json", show_default=True,
+            _flag("--format row_format", type=click.Choice(["json", "csv"]), default="json", show_default=True,
                 help="JSON Lines, or CSV with maps and lists as JSON."),
         )),
     Command("schema", "infer_schema", arguments="source=table",
@@ -132,7 +132,7 @@ _ROWS = (
         help="Load the rows of SOURCE, a local or S3 file, folder or glob, into TABLE.\n\n"
         "A SOURCE of - is stdin, in the format of --format.",
         parameters=(
-            _flag("--format form", type=click.Choice(["csv", "json", "jsonl", "parquet", "orc", "arrow"]),
+            _flag("--format row_format", type=click.Choice(["csv", "json", "jsonl", "parquet", "orc", "arrow"]),
                 help="Format of stdin (SOURCE is -)."),
         )),
     Command("plan load", "plan_load",
@@ -284,7 +284,8 @@ _ROWS = (
     Command("files", "list_files", call="irregular:files", output="json",
         help="Print the live files of folder PATH, one per line, of its newest or another version.",
         parameters=(
-            _flag("--as form", type=click.Choice(["lines", "symlink", "manifest"]), default="lines", show_default=True,
+            _flag("--as list_format", type=click.Choice(["lines", "symlink", "manifest"]), default="lines",
+                show_default=True,
                 help="Lines, a symlink manifest for Athena, Hive and Trino, or a JSON manifest with sizes."),
             _switch("--history", help="Print the versions and the jobs that wrote them instead."),
         )),

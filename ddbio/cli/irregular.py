@@ -45,12 +45,12 @@ _ONLY_PUBLISH = {"expect_rows", "expect_digest", "rules", "job_id", "max_usd", "
 _COLUMN_OPTIONS = ("schema", "on_misfit", "drop", "timestamps", "types", "numbers", "nulls", "sample_items")
 
 
-def read(*, source: str, form: str, **flags: Any) -> None:
+def read(*, source: str, row_format: str, **flags: Any) -> None:
     """Print the items of a table or an export."""
     from ddbio.cli.rows import print_csv, print_json
 
     batches = _batches(source, parse_flags(of.ScanOptions, {**flags, "table": source}))
-    if form == "csv":
+    if row_format == "csv":
         print_csv(batches, data_out())
     else:
         print_json(batches, sys.stdout)
@@ -118,17 +118,17 @@ def _write_schema(path: str, inferred: ItemSchema) -> None:
         raise click.UsageError(f"schema file {path!r} cannot be written: {error.strerror}") from None
 
 
-def load(*, source: str, form: str | None, **flags: Any) -> None:
+def load(*, source: str, row_format: str | None, **flags: Any) -> None:
     """Load files, or stdin, which is buffered in a file."""
-    if (source == _STDIN) != (form is not None):
+    if (source == _STDIN) != (row_format is not None):
         raise click.UsageError("--format is for a SOURCE of -, which is stdin, and is needed there")
-    if form is None:
+    if row_format is None:
         _load(source=source, **flags)
         return
     if flags["job_id"] is not None or flags["state"] is not None:
         raise click.UsageError("a load of stdin cannot be continued: give neither --job-id nor --state")
     with tempfile.TemporaryDirectory(prefix="ddbio-stdin-") as folder:
-        path = Path(folder) / f"stdin.{form}"
+        path = Path(folder) / f"stdin.{row_format}"
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         _load(source=str(path), can_continue=False, **flags)
@@ -266,7 +266,7 @@ def history_view(options: of.ViewOptions) -> str:
     return f"{history_view_sql(options)};\n"
 
 
-def files(*, as_json: bool, form: str, history: bool, **flags: Any) -> None:
+def files(*, as_json: bool, list_format: str, history: bool, **flags: Any) -> None:
     """Print the live files of a folder, or its versions."""
     from ddbio.folders.listing import list_files, list_versions
 
@@ -278,11 +278,11 @@ def files(*, as_json: bool, form: str, history: bool, **flags: Any) -> None:
     listing = list_files(options)
     if as_json:
         click.echo(listing.to_json())
-    elif form == "manifest":
+    elif list_format == "manifest":
         click.echo(listing.to_manifest())
     else:
         # A manifest contains the stored names; lines are also for people.
-        (data_out() if form == "symlink" else sys.stdout).write(listing.to_symlinks())
+        (data_out() if list_format == "symlink" else sys.stdout).write(listing.to_symlinks())
 
 
 def _versions(versions: list[dict[str, Any]]) -> str:

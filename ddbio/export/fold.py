@@ -399,7 +399,7 @@ class _FoldJob(ExportFilesJob[ExportFoldReport]):
 
     def __init__(self, options: ExportFoldOptions, increments: Sequence[str], **run: Any) -> None:
         super().__init__(options, **run)
-        self.places["spill"] = options.spill
+        self.paths["spill"] = options.spill
         self._increments = increments
 
     def open(self) -> None:

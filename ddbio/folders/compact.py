@@ -328,8 +328,8 @@ class _CompactJob(FilesJob[RewriteResult, CompactReport]):
 
     def figures(self, report: CompactReport) -> Figures:
         reads = report.files_rewritten * _READS_OF_A_FILE
-        outputs = output_parts(self.place, report.files_written, report.bytes_written)
-        parts = [*input_parts(self.place, report.files_before, reads), *outputs]
+        outputs = output_parts(self.dest, report.files_written, report.bytes_written)
+        parts = [*input_parts(self.dest, report.files_before, reads), *outputs]
         return file_figures(self.options, parts, report.bytes_rewritten, report.seconds)
 
     @property

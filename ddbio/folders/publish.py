@@ -263,7 +263,7 @@ def _require_publishable(options: PublishOptions) -> None:
         data = find_data(options.source, options)
         if unnamed := [file.path for file in data.files if file.format is not None]:
             raise TargetError(
-                f"{options.source} holds {len(unnamed):,} files whose names tell no format, such as {unnamed[0]}: "
+                f"{options.source} holds {len(unnamed):,} files without a known suffix, such as {unnamed[0]}: "
                 "readers of the published folder would not read them; name them as .parquet, .orc or .avro",
                 options.source,
             )

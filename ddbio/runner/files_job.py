@@ -62,11 +62,11 @@ class FilesJob(ABC, Generic[ResultT, ReportT]):
         Logger of the verb.
     report_class
         Class of the report.
-    place
+    dest
         The target, as given.
     title, extent
         The action and the extent of the job, for the log.
-    places
+    paths
         Paths or URIs that tasks read or write, by the name of their option.
     target
         The committer, which claims the target and publishes the files.
@@ -98,8 +98,8 @@ class FilesJob(ABC, Generic[ResultT, ReportT]):
         self.clock = Clock()
         self.job_id: str = options.job_id or new_job_id()
         name = "dest" if hasattr(options, "dest") else "path"
-        self.place: str = getattr(options, name)
-        self.places: dict[str, str | None] = {name: self.place}
+        self.dest: str = getattr(options, name)
+        self.paths: dict[str, str | None] = {name: self.dest}
         self.budget = LocalBudget(None)
         self._master, self._conf = master, conf
         self._watch = watch or Unwatched()
@@ -122,7 +122,7 @@ class FilesJob(ABC, Generic[ResultT, ReportT]):
             report = self.committed_before(committed_report(self.report_class, done))
         else:
             report = self.committed(report)
-        return registered(report, self.place, getattr(self.options, "catalog", None), self.options)
+        return registered(report, self.dest, getattr(self.options, "catalog", None), self.options)
 
     def _publish(self, publish: Publish) -> ReportT:
         """Run the tasks and publish their files."""
@@ -155,17 +155,17 @@ class FilesJob(ABC, Generic[ResultT, ReportT]):
     def _require_shared(self, engine: str) -> None:
         if engine == "spark":
             cluster = cluster_of(self._master, self._conf)
-            require_shared(cluster, self.places, shared_paths=self.options.shared_paths)
+            require_shared(cluster, self.paths, shared_paths=self.options.shared_paths)
 
     def report(self, results: Sequence[ResultT], staged: Sequence[StagedFile], cpu_seconds: float) -> ReportT:
         """Return the current report, with fields from the plan, the counts of all jobs, and the counts of the verb."""
         fields: dict[str, Any] = {
             **{field.name: getattr(self.plan, field.name) for field in dataclasses.fields(self.plan)},
-            "dest": self.place,
+            "dest": self.dest,
             "job_id": self.job_id,
             "tasks": len(results),
             "rows": sum(file.rows for file in staged),
-            "files": file_reports(self.place, staged),
+            "files": file_reports(self.dest, staged),
             "layout": layout_of(file.size_bytes for file in staged),
             "planned": self.plan.figures,
             "seconds": 0.0,

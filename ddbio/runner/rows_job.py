@@ -206,7 +206,7 @@ class RowsJob(FilesJob[RowsResultT, ReportT]):
         """Return the fields of reports on rows."""
         logs = [*(result.misfits for result in results), *self.other_misfits]
         return {
-            "files": file_reports(self.place, self.output.remaining(staged)),
+            "files": file_reports(self.dest, self.output.remaining(staged)),
             "misfits": misfit_reports(logs),
             "merged_nulls": merged_nulls(logs),
         }

@@ -45,7 +45,7 @@ class JobState:
 
         Parameters
         ----------
-        noted
+        extra
             Additional members that the first run records; later runs may differ in them.
 
         Raises
@@ -128,12 +128,12 @@ def require_same(job_id: str, head: Mapping[str, Any], identity: Mapping[str, An
             continue
         shown_name = names.get(name, name)
         reason = (
-            f"it was begun with {shown_name} {head.get(name)!r}, and {value!r} is asked for; give {shown_name} as "
+            f"it was started with {shown_name} {head.get(name)!r}, and {value!r} is asked for; give {shown_name} as "
             "then, or"
         )
         if not shown_name:
             reason = "the files of its source have changed since; give"
-        raise OptionError(f"job {job_id!r} cannot go on: {reason} another job_id")
+        raise OptionError(f"job {job_id!r} cannot be resumed: {reason} another job_id")
 
 
 def _text(values: Mapping[str, Any]) -> bytes:

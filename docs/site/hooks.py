@@ -48,7 +48,7 @@ def on_config(config: Any) -> Any:
             config.extra["polyfills"] = [name]
         else:
             config.extra_javascript.append(name)
-    config.nav = [_with_decisions(each) for each in config.nav]
+    config.nav = [_with_decisions(entry) for entry in config.nav]
     return config
 
 
@@ -77,12 +77,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     own = {site: root for root, site in FROM_ROOT.items()}.get(here) if here != "index.md" else None
     folder = "" if own else posixpath.dirname(f"docs/{here}")
 
-    def lead(found: re.Match[str]) -> str:
-        path = posixpath.normpath(posixpath.join(folder, found[2]))
+    def lead(match: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(folder, match[2]))
         target = FROM_ROOT.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
         if target is None:
-            return f"{found[1]}{config.extra['repository']}/blob/HEAD/{path}"
-        return f"{found[1]}{posixpath.relpath(target, posixpath.dirname(here) or '.')}"
+            return f"{match[1]}{config.extra['repository']}/blob/HEAD/{path}"
+        return f"{match[1]}{posixpath.relpath(target, posixpath.dirname(here) or '.')}"
 
     return _LINK.sub(lead, markdown)
 

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _DEFAULT = re.compile(r"\s*\[default: .*?\]")
-_ORDER = {name: place for place, name in enumerate(["reading", "writing", "files", "service_jobs", "decode", "encode"])}
+_ORDER = {
+    name: position for position, name in enumerate(["reading", "writing", "files", "service_jobs", "decode", "encode"])
+}
 TARGET = Path(__file__).parents[2] / "build/reference"
 
 
@@ -59,14 +61,14 @@ def options_of(function: Any) -> Iterator[str]:
         return
     verb = VERBS[function.__name__]
     described = descriptions_of(getattr(options, verb.options))
-    own = {each.name for each in arguments_of(verb)}
+    own = {argument.name for argument in arguments_of(verb)}
     yield '??? note "Options"\n'
     yield "    | option | type | default | meaning |\n    |---|---|---|---|"
     for parameter in inspect.signature(function).parameters.values():
         if parameter.name in described and parameter.name not in own:
             kind = str(parameter.annotation).replace("'", '"')
-            told = plain(described[parameter.name])
-            yield f"    | `{parameter.name}` | {plain(f'`{kind}`')} | {_default(parameter.default)} | {told} |"
+            description = plain(described[parameter.name])
+            yield f"    | `{parameter.name}` | {plain(f'`{kind}`')} | {_default(parameter.default)} | {description} |"
     yield ""
 
 
@@ -77,8 +79,8 @@ def python_page() -> str:
     for name, value in offered.items():
         if inspect.isfunction(value):
             by_module.setdefault(value.__module__, []).append(name)
-    # The package's own verbs come before what they stand on, and reading before writing.
-    by_module = dict(sorted(by_module.items(), key=lambda each: _ORDER.get(each[0].rpartition(".")[2], len(_ORDER))))
+    # The verbs come before the modules that they use, and reading before writing.
+    by_module = dict(sorted(by_module.items(), key=lambda entry: _ORDER.get(entry[0].rpartition(".")[2], len(_ORDER))))
     lines = ["# Python API", "", "Every function of `ddbio`. Their options are keyword arguments.", ""]
     lines += ["| function | does |", "|---|---|"]
     lines += [
@@ -108,7 +110,7 @@ def classes_page() -> str:
             lines.append(f"::: ddbio.{name}\n")
     lines += ["## What reports have in common", "", "The classes from which reports derive, with their attributes.", ""]
     shared = (report.JobReport, report.PlannedReport, report.FilesReport, report.RowsReport)
-    lines += [f"::: {each.__module__}.{each.__name__}\n" for each in shared]
+    lines += [f"::: {cls.__module__}.{cls.__name__}\n" for cls in shared]
     lines += ["## For tests", "", plain(first_sentence(ddbio.testing)), ""]
     for name in ddbio.testing.__all__:
         first_sentence(getattr(ddbio.testing, name))
@@ -133,10 +135,14 @@ def errors_page() -> str:
         if not inspect.isclass(cls) or not issubclass(cls, errors.DdbioError) or cls is errors.DdbioError:
             continue
         bases = ", ".join(f"`{base.__name__}`" for base in cls.__bases__)
-        parameters = [each for each in inspect.signature(cls.__init__).parameters if each not in {"self", "message"}]
-        attributes = ", ".join(f"`{each}`" for each in parameters if each not in {"args", "kwargs"})
-        told = plain(first_sentence(cls))
-        lines.append(f"| `{name}` | {bases} | {told} | {attributes} | {'yes' if cls.retryable else 'no'} |")
+        parameters = [
+            parameter
+            for parameter in inspect.signature(cls.__init__).parameters
+            if parameter not in {"self", "message"}
+        ]
+        attributes = ", ".join(f"`{parameter}`" for parameter in parameters if parameter not in {"args", "kwargs"})
+        description = plain(first_sentence(cls))
+        lines.append(f"| `{name}` | {bases} | {description} | {attributes} | {'yes' if cls.retryable else 'no'} |")
     return "\n".join(lines) + "\n"
 
 
@@ -172,8 +178,8 @@ def cli_page() -> str:
 
 
 def _modules(package: ModuleType) -> Iterator[ModuleType]:
-    for each in pkgutil.iter_modules(package.__path__):
-        yield importlib.import_module(f"{package.__name__}.{each.name}")
+    for module in pkgutil.iter_modules(package.__path__):
+        yield importlib.import_module(f"{package.__name__}.{module.name}")
 
 
 def spark_page() -> str:
@@ -188,7 +194,7 @@ def spark_page() -> str:
         for cls in vars(module).values():
             if not inspect.isclass(cls) or cls.__module__ != module.__name__ or not hasattr(cls, "__pydantic_fields__"):
                 continue
-            told = descriptions_of(cls)
+            descriptions = descriptions_of(cls)
             lines += [
                 "",
                 f"## {plain(first_sentence(cls)).rstrip('.')}",
@@ -199,7 +205,7 @@ def spark_page() -> str:
             assert is_dataclass(cls)
             for field in fields(cls):
                 default = _default(field.default)
-                lines.append(f"| `{camel_case(field.name)}` | {default} | {plain(told.get(field.name, ''))} |")
+                lines.append(f"| `{camel_case(field.name)}` | {default} | {plain(descriptions.get(field.name, ''))} |")
     return "\n".join(lines) + "\n"
 
 
@@ -220,7 +226,7 @@ PAGES = {
 
 
 def main() -> int:
-    """Write every page anew; return the exit code."""
+    """Write all pages and return the exit code."""
     shutil.rmtree(TARGET, ignore_errors=True)
     TARGET.mkdir(parents=True)
     for name, render in PAGES.items():

@@ -182,7 +182,7 @@ def test_invalid_captures_are_refused(fake, client, make_table, tmp_path):
     ddbio.capture(table, tmp_path, **run)
     with pytest.raises(OptionError, match="is the log of table"):
         ddbio.capture(make_table(), tmp_path, **run)
-    with pytest.raises(OptionError, match="job 'one' cannot go on"):
+    with pytest.raises(OptionError, match="job 'one' cannot be resumed"):
         ddbio.capture(table, tmp_path, start="latest", **run)
     client.update_table(TableName=table, StreamSpecification={"StreamEnabled": False})
     with pytest.raises(OptionError, match="has no stream"):

@@ -196,5 +196,5 @@ def test_a_killed_process_is_taken_over(fake, table, tmp_path):
     while log_of(tmp_path) != [*range(number)] and time.monotonic() < deadline:
         ddbio.capture(name, tmp_path, leases=4, job_id="shared", available_now=True, endpoint_url=fake.endpoint_url)
     assert log_of(tmp_path) == [*range(number)]
-    with pytest.raises(OptionError, match="begun with leases 4"):
+    with pytest.raises(OptionError, match="started with leases 4"):
         ddbio.capture(name, tmp_path, leases=2, job_id="shared", available_now=True, endpoint_url=fake.endpoint_url)

@@ -160,7 +160,7 @@ def target():
 
 
 @pytest.mark.parametrize("name", [*TABLES, *OTHERS])
-def test_verbs_read_what_the_metadata_says(made, target, tmp_path, name):
+def test_verbs_read_the_files_of_the_metadata(made, target, tmp_path, name):
     """All verbs that read a folder read the rows of its newest version, and no row of invalid files."""
     folder, (options, rows) = made / name.replace(" ", "-"), target
     assert ddbio.load_files(folder, "rows", **options).written == len(LIVE)
@@ -472,7 +472,7 @@ def test_a_part_of_a_stream_is_what_was_committed(tmp_path):
     assert ddbio.digest(part) == ddbio.digest(f"{part}/*.parquet") == expected
 
 
-def test_an_export_is_what_its_manifests_say(tmp_path, target):
+def test_an_export_has_the_files_of_its_manifests(tmp_path, target):
     """Digest and schema of an export read exactly its files; an export that has not ended is refused."""
     options, _ = target
     ddbio.write_table(pa.Table.from_pylist(LIVE), "rows", **options)
@@ -544,7 +544,7 @@ NESTED = {"stream": stream, "log": begun_log, "export": exported, "delta": delta
 
 @pytest.mark.parametrize("name", NESTED)
 @pytest.mark.parametrize("depth", ["in", "one/of/several"])
-def test_what_lies_below_a_folder_is_not_read_or_changed_without_its_metadata(tmp_path, target, name, depth):
+def test_files_below_a_folder_are_not_read_or_changed_without_its_metadata(tmp_path, target, name, depth):
     """Verbs over a folder above a log, a stream, an export or a table are refused, and name it; nothing changes."""
     options, rows = target
     folder_below = tmp_path / "top" / depth

@@ -145,7 +145,7 @@ def test_nothing_is_visible_before_the_commit(make_store):
     assert prepare(store, "error", "two") == ()
 
 
-def test_mode_error_refuses_what_is_not_empty(make_store):
+def test_mode_error_refuses_a_folder_with_files(make_store):
     """The refusal names the target, an object in it and the alternatives, and leaves nothing."""
     store = make_store()
     run(store, "one")
@@ -245,7 +245,7 @@ def test_what_killed_jobs_staged_goes_a_week_later(make_store, staged_left):
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_a_death_anywhere_in_a_commit_is_mended(make_store, staged_left, mode):
+def test_a_death_anywhere_in_a_commit_is_repaired(make_store, staged_left, mode):
     """After a commit died at any call, the next job finds all of it or none, and nothing staged remains."""
     outcomes = set()
     for dies_at, after_effect in deaths(by_turns=isinstance(make_store(), S3Store)):
@@ -323,7 +323,7 @@ def test_an_abort_after_a_death_anywhere_leaves_all_or_none(make_store, staged_l
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_mending_itself_may_die_anywhere(tmp_path, local_store, staged_left, gone):
+def test_a_repair_can_die_anywhere(tmp_path, local_store, staged_left, gone):
     """A repair that dies is completed by the next one, both of a finished and of an undone commit."""
     for dies_at, after_effect in deaths():
         store = type(local_store)(tmp_path / f"{dies_at}{after_effect}")

@@ -126,7 +126,7 @@ def test_the_command_line_backs_up_and_restores(serve):
     assert run("list", TABLE)["backups"][0]["status"] == "AVAILABLE"
 
 
-def test_another_stand_in_restores_the_same():
+def test_another_fake_restores_the_same():
     """Moto creates and restores a backup with the same verbs."""
     with MotoServer() as moto:
         options = {"endpoint_url": moto.endpoint_url, "region": "us-east-1"}

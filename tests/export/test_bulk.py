@@ -92,7 +92,7 @@ def test_what_cannot_start_does_not(serve):
     assert "StartBulkPutItems" not in fake.requests()
 
 
-def test_a_failed_bulk_put_says_why(serve):
+def test_a_failed_bulk_put_reports_the_reason(serve):
     """The FailureCode becomes the error."""
     _, options = serve(faults=Faults(job_failure="InternalServerError"))
     job = ddbio.start_bulk_put(files("failed", options), "orders", REPORTS, **options)

@@ -110,7 +110,7 @@ def test_a_lake_table_cannot_receive_refused_items(tmp_path):
     assert [path.name for path in (tmp_path / "lake").iterdir()] == ["_delta_log"]
 
 
-def test_what_is_not_understood_is_kept(tmp_path):
+def test_unknown_members_are_kept(tmp_path):
     """Lines that are not objects, unknown fields and files with other names become rows too."""
     (tmp_path / "x").write_bytes(gzip.compress(b'{"line":7,"AttemptedItem":{"pk":{"S":"a"}},"reason":"TooBig"}\n'))
     (tmp_path / "condition.txt").write_bytes(b"what is this\n[1]\n")

@@ -82,7 +82,7 @@ def test_windows_that_others_spare_are_left_out(tmp_path):
 
 
 @pytest.mark.parametrize("hours", [1.5, 2.5])
-def test_window_that_begins_within_what_is_known_is_refused(tmp_path, hours):
+def test_a_window_that_overlaps_the_state_is_refused(tmp_path, hours):
     """An item that was created before and deleted within the window has no line in it, and would stay."""
     writer = ExportWriter(tmp_path)
     rng = random.Random(1)
@@ -112,7 +112,7 @@ def test_other_table_is_refused(tmp_path):
         ddbio.fold_exports(full, [other])
 
 
-def test_a_table_made_anew_is_another_table():
+def test_a_recreated_table_is_another_table():
     """Changes of a deleted table are not folded into the items of a new table with its name."""
     base, increment = summary(0, 0, "full"), dataclasses.replace(summary(0, 60), table_id="another")
     with pytest.raises(ExportIncompleteError, match="another table"):
@@ -139,7 +139,7 @@ KEYS = [
 
 
 @pytest.mark.parametrize("keys", KEYS)
-def test_keys_that_fit_no_column_are_told_apart(tmp_path, keys):
+def test_keys_that_fit_no_column_are_distinguished(tmp_path, keys):
     """Items whose keys were rescued are changed, put and deleted like others."""
     writer, (kept, changed, gone) = ExportWriter(tmp_path), keys
     full = writer.full([*keys[:2], gone])

@@ -121,7 +121,7 @@ def test_nothing_changed(tmp_path):
     assert (report.rows, report.windows, report.changes) == (1, 1, 0)
 
 
-def test_keys_that_fit_no_column_are_told_apart(tmp_path):
+def test_keys_that_fit_no_column_are_distinguished(tmp_path):
     """Items whose keys were rescued are changed, put and deleted like others."""
     writer = ExportWriter(tmp_path / "in")
     items = [{"pk": {"S": "a"}, "sk": {"N": number}} for number in ("1", "1.5", "2.5", "3.5", "4.5")]

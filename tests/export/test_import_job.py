@@ -42,6 +42,6 @@ def test_a_manifest_is_read():
     ],
     ids=str,
 )
-def test_anything_else_says_nothing(data):
+def test_other_data_has_no_position(data):
     """Data that is no such manifest, or has a value of another type, is ignored."""
     assert ImportedFiles.parse(data) is None

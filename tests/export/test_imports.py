@@ -191,7 +191,7 @@ def test_a_token_of_another_import_is_found_out(serve):
         ddbio.start_import(f"s3://{BUCKET}/token-two", "token", client_token="t", **options)
 
 
-def test_a_failed_import_says_why(serve):
+def test_a_failed_import_reports_the_reason(serve):
     """The FailureCode becomes the error."""
     _, options = serve(faults=Faults(job_failure="S3NoSuchBucket"))
     ddbio.write_import_files(rows(10), f"s3://{BUCKET}/failed", key=KEY, **options)
@@ -224,7 +224,7 @@ def test_the_command_line_drives_an_import(serve):
     assert run("describe", job["arn"])["table"] == "cli"
 
 
-def test_another_stand_in_imports_the_same(s3):
+def test_another_fake_imports_the_same(s3):
     """Moto creates the same table from the same files with the same verbs."""
     url, _ = s3
     options = {"endpoint_url": url, "s3_endpoint_url": url, "region": "us-east-1"}

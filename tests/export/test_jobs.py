@@ -180,7 +180,7 @@ def test_an_absent_bucket_is_found_before_the_start(serve):
         ("InternalServerError", ServiceError),
     ],
 )
-def test_a_failed_export_says_why(serve, code, error):
+def test_a_failed_export_reports_the_reason(serve, code, error):
     """Each FailureCode becomes an error that a caller can handle."""
     side = serve(faults=Faults(job_failure=code))
     job = side.start("failed", enable_pitr=True)

@@ -190,7 +190,7 @@ def test_filtered_export_is_flagged(home, tmp_path):
     assert ddbio.read_export_to_files(home, tmp_path / "out").filtered
 
 
-def test_folder_without_export_is_told_from_an_unfinished_one(home, tmp_path):
+def test_a_folder_without_export_is_not_an_unfinished_one(home, tmp_path):
     """A folder without any trace of an export is not found; one with a trace is incomplete."""
     with pytest.raises(NotFoundError, match="holds no manifest-summary"):
         ddbio.read_export(tmp_path)

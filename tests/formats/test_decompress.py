@@ -112,7 +112,7 @@ def test_rest_after_the_file_is_refused():
         list(GzipReader([gzip.compress(b"text") + b"rest of something else"], "f"))
 
 
-def test_checksum_covers_what_was_not_inflated():
+def test_checksum_covers_bytes_that_were_not_inflated():
     """The MD5 is that of the complete file, even if reading ended early."""
     data = gzip.compress(b"x\n" * BLOCK_BYTES)
     reader = GzipReader(pieces(data, 100), "f")

@@ -151,7 +151,7 @@ def test_what_pyarrow_crashes_on_is_refused(tail, metadata, why):
     ],
     ids=["nothing", "unknown members", "empty lists", "an invalid offset", "no dictionary"],
 )
-def test_what_is_not_used_is_skipped(extra):
+def test_unused_fields_are_skipped(extra):
     """Members of later formats, and unused numbers, are ignored."""
     facts = facts_of_chunks(footer_of(chunk_of(*extra)), NUMBERS)
     assert facts[0, 0, [KIND, UNCOMPRESSED, COMPRESSED]].tolist() == [INT64, 50, 30]

@@ -169,7 +169,7 @@ def test_lines_of_records_are_those_of_python(rows):
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.lists(_CELL, min_size=2, max_size=3), min_size=1, max_size=5), st.booleans())
-def test_records_end_where_python_says(rows, quote_all):
+def test_records_end_where_python_ends_them(rows, quote_all):
     """CSV that ends within a record is cut after the last complete one; stray quotes are characters."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL).writerows(rows)

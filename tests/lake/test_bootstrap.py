@@ -94,7 +94,7 @@ def test_the_base_is_a_full_export(fake, client, table, s3_url, tmp_path):
     assert ddbio.verify(table, tmp_path / "lake", **options).equal
 
 
-def test_what_a_stream_forgot_is_healed_or_loaded_anew(fake, client, table, s3_url, tmp_path):
+def test_expired_records_are_healed_or_loaded_again(fake, client, table, s3_url, tmp_path):
     """With exports the log is healed and the base stays; without them a new base replaces the old one."""
     options = {"endpoint_url": fake.endpoint_url, "s3_endpoint_url": s3_url, "region": "us-east-1"}
     for name, export in (("healed", {"export_to": "s3://exports/heal", "poll_seconds": 0.2}), ("anew", {})):

@@ -132,7 +132,7 @@ def test_a_window_is_exported_compared_and_applied(fake, client, table, s3_url, 
         (None, 3600, 3600, 3961),
     ],
 )
-def test_the_first_window_begins_behind_the_start_of_recovery(done, since, earliest, first, monkeypatch, tmp_path):
+def test_the_first_window_starts_after_the_start_of_recovery(done, since, earliest, first, monkeypatch, tmp_path):
     """The first window starts when exports are possible; a later one is refused with the earliest start."""
 
     def at(seconds):

@@ -38,7 +38,7 @@ def connection():
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
-def test_writers_at_once_lose_nothing(kind, connection, tmp_path):
+def test_concurrent_writers_lose_nothing(kind, connection, tmp_path):
     """Three concurrent runs with one log: each batch is committed once, and the table equals the model."""
     log, writer = VirtualLog(LocalStore(tmp_path)), Writer(7)
     for _ in range(4):

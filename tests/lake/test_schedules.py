@@ -258,6 +258,6 @@ def sweep(seeds, kind, merging, *, fates=False):
         ("iceberg", "spread", 5, 40),
     ],
 )
-def test_a_table_equals_the_model_whatever_happens(kind, merging, commit, nightly, seeds):
+def test_a_table_equals_the_model_after_any_schedule(kind, merging, commit, nightly, seeds):
     """At each version of the table, the live rows are the newest states of the applied batches."""
     sweep(seeds(commit, nightly), kind, MERGINGS[merging])

@@ -58,7 +58,7 @@ def test_a_lake_table_equals_the_table(kind, fake, table, capture, tmp_path):
     assert ddbio.validate(lake, table.name, target_endpoint_url=fake.endpoint_url, **options).equal
 
 
-def test_the_exit_code_says_whether_it_is_equal(fake, table, tmp_path):
+def test_the_exit_code_shows_whether_it_is_equal(fake, table, tmp_path):
     """``--json`` prints ``equal`` and the differences; the exit code is 1 if there are any."""
     table.put_item(Item={"pk": "a", "sk": 1})
     ddbio.scan_to_files(table.name, tmp_path / "lake", format="delta", engine="local", endpoint_url=fake.endpoint_url)
@@ -140,7 +140,7 @@ def test_an_export_that_the_lake_does_not_hold(fake, table, tmp_path):
         (-1_000_000, False, "the base"),
     ],
 )
-def test_what_cannot_be_verified_is_told_before_an_export(more_us, log, problem, monkeypatch, tmp_path):
+def test_unverifiable_tables_are_refused_before_an_export(more_us, log, problem, monkeypatch, tmp_path):
     """A time before the base, and a missing log, are refused before an export; export times are whole seconds."""
     monkeypatch.setenv("DDBIO_LOG", str(tmp_path / "log"))
     log_changes({"Records": [stream_record(1)]})

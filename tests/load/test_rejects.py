@@ -194,7 +194,7 @@ def test_rejects_are_kept_when_the_job_fails(server, tmp_path):
     assert len(path.read_text().splitlines()) == 2
 
 
-def test_mended_rows_are_written(server, tmp_path):
+def test_corrected_rows_are_written(server, tmp_path):
     """A retry writes the fixed rows, rejects the others again, and moves the files that it has tried."""
     bad, worse = tmp_path / "bad", tmp_path / "worse"
     ddbio.write_table(ROWS, "rows", endpoint_url=server.endpoint_url, reject_to=str(bad))

@@ -130,8 +130,8 @@ def test_no_progress_ends_with_the_command_to_resume(source, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"mode": "create"}, "begun with mode 'upsert', and 'create' is asked for"),
-        ({"newer_by": "n"}, "begun with newer_by None, and 'n' is asked for"),
+        ({"mode": "create"}, "started with mode 'upsert', and 'create' is asked for"),
+        ({"newer_by": "n"}, "started with newer_by None, and 'n' is asked for"),
         ({"wcu_per_second": 50_000, "lanes": 2}, None),
     ],
 )
@@ -168,7 +168,7 @@ def test_a_recreated_table_is_refused(load, server):
     client = ClientSpec(server.endpoint_url, "eu-west-1").client("dynamodb")
     client.delete_table(TableName="rows")
     server.load("rows", b"", "pk:S")
-    with pytest.raises(OptionError, match="begun with table"):
+    with pytest.raises(OptionError, match="started with table"):
         load()
 
 

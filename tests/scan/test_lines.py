@@ -59,7 +59,7 @@ def test_layout_is_the_native_one(export, tmp_path):
     export("types", target_file_bytes=64 * 1024)
     home = tmp_path / "AWSDynamoDB" / "made"
     names = {path.name for path in home.iterdir()} - {"_ddbio"}
-    assert names == {"_started", "data", *(f"manifest-{each}.{ending}" for each in ("files", "summary")
+    assert names == {"_started", "data", *(f"manifest-{kind}.{ending}" for kind in ("files", "summary")
                                            for ending in ("json", "md5"))}  # fmt: skip
     for line in (home / "manifest-files.json").read_text("utf-8").splitlines():
         entry = json.loads(line)

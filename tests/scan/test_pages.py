@@ -97,7 +97,7 @@ def test_a_broken_answer_is_charged(policy):
     assert budget.usage().consumed_units == 128 + 0 + 2
 
 
-def test_throttles_are_told_by_reason(policy):
+def test_throttles_are_counted_by_reason(policy):
     """The budget gets the reason of a throttle: key range, table or account."""
     hot = {"reason": "TableReadKeyRangeThroughputExceeded", "resource": "arn"}
     refusals = [
@@ -117,7 +117,7 @@ def test_consumed_units_are_settled(policy):
     assert budget.usage().consumed_units == 4.0
 
 
-def test_what_cannot_succeed_is_raised_at_once(policy):
+def test_permanent_errors_are_raised_immediately(policy):
     """A permanent error ends the segment immediately."""
     source = Scripted(_refusal("AccessDeniedException"))
     with pytest.raises(AccessDeniedError, match="dynamodb:Scan"):

@@ -227,14 +227,14 @@ def test_what_two_attempts_have_read_counts_once(fake, tmp_path):
 def test_another_selection_is_refused(fake, tmp_path, other):
     """With the same id, a scan of other items or into other folders is refused."""
     run_until(parse_options(ScanToFilesOptions, options_of(fake, tmp_path / "out")), 5)
-    with pytest.raises(OptionError, match="cannot go on"):
+    with pytest.raises(OptionError, match="cannot be resumed"):
         ddbio.scan_to_files(**options_of(fake, tmp_path / "out", **other))
 
 
 def test_another_job_is_refused(fake, tmp_path):
     """With the same id, a scan of other columns is refused."""
     run_until(parse_options(ScanToFilesOptions, options_of(fake, tmp_path / "out")), 5)
-    with pytest.raises(OptionError, match="cannot go on"):
+    with pytest.raises(OptionError, match="cannot be resumed"):
         ddbio.scan_to_files(**options_of(fake, tmp_path / "out", columns=["pk"]))
 
 

@@ -372,7 +372,7 @@ def test_a_published_folder_leaves_no_row_out(tmp_path):
     (tmp_path / "in" / "a.parquet").write_bytes(parquet_of("a"))
     (tmp_path / "in" / "000000_0").write_bytes(parquet_of("b"))
     for publish in (ddbio.publish, ddbio.plan_publish):
-        with pytest.raises(TargetError, match="1 files whose names tell no format, such as 000000_0"):
+        with pytest.raises(TargetError, match="1 files without a known suffix, such as 000000_0"):
             publish(tmp_path / "in", tmp_path / "out")
     (tmp_path / "in" / "000000_0").rename(tmp_path / "in" / "b.parquet")
     assert ddbio.publish(tmp_path / "in", tmp_path / "out").files == 2

@@ -19,6 +19,6 @@ def merging(spark):
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
-def test_a_table_equals_the_model_whatever_happens(kind, merging, seeds):
+def test_a_table_equals_the_model_after_any_schedule(kind, merging, seeds):
     """At each version of the table the live rows are the newest states of the version's batches."""
     sweep(seeds(2, 20), kind, merging, fates=True)

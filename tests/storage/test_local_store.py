@@ -124,7 +124,7 @@ def test_abort_keeps_what_others_made_meanwhile(local_store):
 
 
 @pytest.mark.parametrize("size_bytes", [10, 1_000_000])
-def test_a_full_disk_is_said(tmp_path, size_bytes):
+def test_a_full_disk_is_an_error(tmp_path, size_bytes):
     """A device without space is one error with the target and an advice; abort still works."""
     device = tmp_path / "device"
     device.symlink_to("/dev/full")

@@ -233,7 +233,7 @@ def test_an_invalid_state_is_refused(text, says):
         ("_ddbio/a.scan.json", {"begun": "../../victim"}, "begun is '../../victim', not a digest"),
     ],
 )  # fmt: skip
-def test_names_and_contents_say_the_same(path, change, says):
+def test_names_and_contents_agree(path, change, says):
     """Ids, versions and numbers within a file are those of its name; the message names the member."""
     with pytest.raises(TargetError, match=says):
         parse_state(text_of({**STATES[path], **change}), path)

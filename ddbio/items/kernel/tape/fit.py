@@ -115,7 +115,7 @@ def find_misfits(fit: Any, n_words: int, keep_nulls: bool, has_images: bool) -> 
 
     Parameters
     ----------
-    Whether the structs of the root are images of changes, whose members are attributes.
+    has_images
         Whether the structs of the root are images of changes, whose members are attributes.
     """
     return _find_misfits(pointers(fit), n_words, keep_nulls, has_images)
