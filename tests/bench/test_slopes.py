@@ -59,7 +59,7 @@ def run_each(chosen, home, case):
     """Run each verb once over the smaller size, and its steps."""
     measured = {}
     for verb, jobs in chosen.items():
-        assert jobs.whole.count > jobs.part.count
+        assert jobs.large.count > jobs.part.count
         assert jobs.part.steps
         seconds = slopes.run(jobs.part, home / verb.replace(" ", "-"))
         for step in jobs.part.steps.values():
