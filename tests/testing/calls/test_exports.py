@@ -5,11 +5,13 @@ import gzip
 import hashlib
 import json
 import math
+import re
 
 import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from ddbio import read_export
 from ddbio.testing import FakeDynamoDB, MotoServer
 
 RECOVERY = {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}}
@@ -182,6 +184,136 @@ def test_a_window_has_the_net_change_of_each_item(connect, tmp_path):
     assert len(lines) == described["ItemCount"] == 3
     (changed,) = [line for line in lines if line["Keys"]["pk"]["S"] == "changed"]
     assert (changed["OldImage"]["n"], changed["NewImage"]["n"]) == ({"N": "0"}, {"N": "2"})
+
+
+VALUES = {":p": {"S": "a"}, ":s": {"N": "5"}, ":o": {"S": "odd"}}
+SORTED = [
+    {"pk": {"S": pk}, "sk": {"N": str(at)}, "parity": {"S": "odd" if at % 2 else "even"}, "m": {"M": {"x": {"N": "1"}}}}
+    for pk in "ab"
+    for at in range(10)
+]
+KEY_CONDITION = {"KeyConditionExpression": "pk = :p AND sk < :s"}
+
+
+@pytest.fixture
+def exporting_sorted(connect, tmp_path):
+    """Return the fake, a client of it, and the ARN of a table with two item collections."""
+    with FakeDynamoDB(export_to=str(tmp_path)) as fake:
+        fake.load("tab", SORTED, "pk:S,sk:N")
+        client = connect(fake.endpoint_url)
+        client.update_continuous_backups(TableName="tab", **RECOVERY)
+        yield fake, client, client.describe_table(TableName="tab")["Table"]["TableArn"]
+
+
+@pytest.mark.parametrize(
+    ("specification", "names", "expected"),
+    [
+        (KEY_CONDITION, ":p :s", {"a0", "a1", "a2", "a3", "a4"}),
+        (KEY_CONDITION | {"FilterExpression": "parity = :o"}, ":p :s :o", {"a1", "a3"}),
+        ({"FilterExpression": "pk <> :p AND sk > :s"}, ":p :s", {"b6", "b7", "b8", "b9"}),
+        ({"FilterExpression": "parity = :o AND sk < :s"}, ":o :s", {"a1", "a3", "b1", "b3"}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("file_format", ["DYNAMODB_JSON", "ION"])
+def test_a_filter_selects_items(exporting_sorted, tmp_path, specification, names, expected, file_format):
+    """Key condition and filter select items as in Query and Scan. DescribeExport and the manifest show the filter."""
+    _, client, arn = exporting_sorted
+    specification = specification | {"ExpressionAttributeValues": {name: VALUES[name] for name in names.split()}}
+    started = client.export_table_to_point_in_time(
+        TableArn=arn, S3Bucket="b", FilterSpecification=specification, ExportFormat=file_format
+    )["ExportDescription"]
+    described = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
+    assert started["FilterSpecification"] == described["FilterSpecification"] == specification
+    folder = (tmp_path / "b" / described["ExportManifest"]).parent
+    assert json.loads((folder / "manifest-summary.json").read_bytes())["filterSpecification"] == specification
+    assert described["ItemCount"] == len(expected)
+    items = read_export(folder).to_pylist()
+    assert {f"{item['pk']}{item['sk']}" for item in items} == expected
+
+
+def test_a_projection_selects_attributes(exporting_sorted, tmp_path):
+    """A projection selects attributes and nested values. Items without any of them are exported empty."""
+    _, client, arn = exporting_sorted
+    for expression, expected in (("m.x, #s", {"m", "sk"}), ("absent", set())):
+        names = {"ExpressionAttributeNames": {"#s": "sk"}} if "#s" in expression else {}
+        started = client.export_table_to_point_in_time(
+            TableArn=arn, S3Bucket="b", FilterSpecification={"ProjectionExpression": expression, **names}
+        )["ExportDescription"]
+        described = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
+        lines = lines_of(tmp_path / "b", described)
+        assert len(lines) == len(SORTED)
+        assert all(line["Item"].keys() == expected for line in lines)
+
+
+def test_a_window_filters_by_the_latest_image(exporting_sorted, tmp_path):
+    """The filter tests the new image of a changed item, and the old image of a deleted one."""
+    fake, client, arn = exporting_sorted
+    begin = math.ceil(client.describe_table(TableName="tab")["Table"]["CreationDateTime"].timestamp())
+    fake.pass_time(10)
+    for at, parity in (("2", "odd"), ("3", "even")):
+        client.put_item(TableName="tab", Item={"pk": {"S": "a"}, "sk": {"N": at}, "parity": {"S": parity}})
+    for at in ("4", "5"):
+        client.delete_item(TableName="tab", Key={"pk": {"S": "a"}, "sk": {"N": at}})
+    fake.pass_time(1000)
+    started = client.export_table_to_point_in_time(
+        TableArn=arn,
+        S3Bucket="b",
+        ExportType="INCREMENTAL_EXPORT",
+        IncrementalExportSpecification={
+            "ExportFromTime": begin, "ExportToTime": begin + 900, "ExportViewType": "NEW_IMAGE"
+        },
+        FilterSpecification={
+            "FilterExpression": "parity = :o",
+            "ProjectionExpression": "parity",
+            "ExpressionAttributeValues": {":o": VALUES[":o"]},
+        },
+    )["ExportDescription"]  # fmt: skip
+    described = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
+    lines = lines_of(tmp_path / "b", described)
+    assert {line["Keys"]["sk"]["N"]: line.get("NewImage") for line in lines} == {
+        "2": {"parity": {"S": "odd"}},
+        "5": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("specification", "words"),
+    [
+        ({"FilterExpression": "parity ="}, "Invalid FilterExpression: Syntax error"),
+        ({"FilterExpression": "parity = :absent"}, "attribute value: :absent"),
+        ({"KeyConditionExpression": "sk = :s"}, "Query condition missed key schema element: pk"),
+        ({"KeyConditionExpression": "pk = :s"}, "Condition parameter type does not match schema type"),
+        ({"KeyConditionExpression": "pk IN (:p)"}, "Invalid operator used in KeyConditionExpression: IN"),
+        (KEY_CONDITION | {"FilterExpression": "sk > :s"}, "can only contain non-primary key attributes"),
+        ({"ProjectionExpression": "m, m.x"}, "Two document paths overlap"),
+        ({"ProjectionExpression": "size"}, "reserved keyword"),
+        ({"FilterExpression": "parity = :o", "ExpressionAttributeNames": {"#x": "x"}}, "unused in expressions"),
+        ({"ExpressionAttributeNames": {"#x": "x"}}, "can only be specified when using expressions"),
+        ({"FilterExpression": "p" * 4097}, "Expression size has exceeded"),
+    ],
+    ids=str,
+)
+def test_wrong_expressions_are_refused(exporting_sorted, specification, words):
+    """The expressions of a filter are checked like those of Query and Scan."""
+    _, client, arn = exporting_sorted
+    text = json.dumps(specification)
+    values = {name: value for name, value in VALUES.items() if f"{name} " in f"{text} " or f'{name}"' in text}
+    values |= {name: value for name, value in VALUES.items() if f"{name})" in text}
+    if values:
+        specification = specification | {"ExpressionAttributeValues": values}
+    with pytest.raises(ClientError, match=re.escape(words)) as caught:
+        client.export_table_to_point_in_time(TableArn=arn, S3Bucket="b", FilterSpecification=specification)
+    assert caught.value.response["Error"]["Code"] == "ValidationException"
+
+
+def test_a_filter_is_part_of_the_request_of_a_token(exporting):
+    """Another filter with the same token is another request."""
+    client, arn = exporting
+    members = {"TableArn": arn, "S3Bucket": "b", "ClientToken": "one"}
+    client.export_table_to_point_in_time(**members, FilterSpecification={"ProjectionExpression": "pk"})
+    with pytest.raises(ClientError, match="ExportConflict"):
+        client.export_table_to_point_in_time(**members, FilterSpecification={"ProjectionExpression": "n"})
 
 
 def test_an_export_takes_time_and_has_the_items_of_its_request(connect, tmp_path):
