@@ -818,6 +818,10 @@ class ExportStartKeywords(LimitKeywords, total=False):
     """Idempotency token, valid for eight hours. Default: a new one."""
     enable_pitr: bool
     """Turn on point-in-time recovery if it is off. AWS bills it."""
+    where: str | None
+    """PartiQL condition of the exported items: ``id = 'a' AND total > 9``. One partition key value reads less."""
+    columns: str | Sequence[str] | None
+    """Attributes to export. Default: all."""
 
 
 class ImportStartKeywords(LimitKeywords, total=False):

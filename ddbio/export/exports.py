@@ -12,6 +12,7 @@ from ddbio.aws.control_plane import call, check_bucket, describe_recovery, descr
 from ddbio.aws.table_description import RecoveryDescription, region_of
 from ddbio.budget.job_limits import check_estimate
 from ddbio.errors import OptionError
+from ddbio.export.filters import ExportFilter, expression_text, plan_filter, with_bytes
 from ddbio.export.service_jobs import (
     COURSE,
     ServiceJob,
@@ -29,7 +30,7 @@ from ddbio.jobs.table_limits import read_statistics
 from ddbio.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ddbio.aws.table_description import TableDescription
     from ddbio.export.options import ExportStartOptions, WaitOptions
@@ -43,6 +44,8 @@ class ExportPlan(EstimatedPlan):
     """Complete plan of an export.
 
     ``items`` and ``size_bytes`` are from DescribeTable; a full export is billed by the size of the table.
+    ``key_condition``, ``filter`` and ``columns`` select the exported items and attributes. Only ``key_condition``
+    reduces the data that the service reads.
     """
 
     table: str
@@ -61,6 +64,10 @@ class ExportPlan(EstimatedPlan):
     enables_recovery: bool
     items: int
     size_bytes: int
+    key_condition: str | None = None
+    filter: str | None = None
+    columns: tuple[str, ...] | None = None
+    warnings: tuple[str, ...] = ()
     estimate: Estimate = field(default_factory=Estimate)
 
 
@@ -89,6 +96,8 @@ class ExportJob(Result):
         Window and view of an incremental export.
     filtered
         Whether items or attributes are left out.
+    key_condition, filter, columns
+        The filter: its condition of the key, its condition of other attributes, and the exported attributes.
     items, billed_bytes
         Known once it has completed.
     client_token
@@ -115,6 +124,9 @@ class ExportJob(Result):
     client_token: str | None
     failure_code: str | None
     failure_message: str | None
+    key_condition: str | None = None
+    filter: str | None = None
+    columns: str | None = None
     planned: Figures | None = None
     actual: Figures | None = None
 
@@ -152,10 +164,24 @@ def plan_of(options: ExportStartOptions, from_file: str | None = None) -> Export
         is_encrypted=plan.kms_key is not None,
         enables_recovery=plan.enables_recovery,
     )
+    estimate = _with_price_of_filter(estimate, plan)
     check_estimate(options, estimate)
     if from_file is None:
         check_bucket(s3_spec(options), plan.bucket)
     return dataclasses.replace(plan, estimate=estimate)
+
+
+def _with_price_of_filter(estimate: Estimate, plan: ExportPlan) -> Estimate:
+    """Return an estimate with a note on the effect of the filter on the price."""
+    # The service applies filter and columns after reading. It documents no price of an export with a key condition.
+    # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.Filtered.html
+    if plan.kind == "incremental" or (plan.key_condition, plan.filter, plan.columns) == (None, None, None):
+        return estimate
+    if plan.key_condition is not None:
+        note = "AWS documents no price with a key condition: this is the price of the whole table, an upper bound"
+    else:
+        note = "the whole table is read and billed: the filter only reduces the objects, whose price is an upper bound"
+    return dataclasses.replace(estimate, cost=dataclasses.replace(estimate.cost, notes=(*estimate.cost.notes, note)))
 
 
 def plan_export(
@@ -166,8 +192,8 @@ def plan_export(
     Raises
     ------
     OptionError
-        If point-in-time recovery is off and may not be enabled, or does not reach back to a requested time; or if an
-        option of objects is set that the service has no parameter for.
+        If point-in-time recovery is off and may not be enabled, or does not reach back to a requested time; if an
+        option of objects is set that the service has no parameter for; or if the service cannot express ``where``.
     """
     turns_on = not recovery.is_on
     if turns_on and not options.enable_pitr:
@@ -179,6 +205,8 @@ def plan_export(
         if getattr(options, name) is not None:
             recovery.check(name, getattr(options, name))
     bucket, prefix = split_s3_uri(options.dest)
+    selection = plan_filter(facts, options.where, options.columns)
+    selection.specification()
     return ExportPlan(
         table=facts.name,
         table_arn=facts.arn,
@@ -196,6 +224,7 @@ def plan_export(
         enables_recovery=turns_on,
         items=facts.item_count,
         size_bytes=facts.size_bytes,
+        **dataclasses.asdict(selection),
     )
 
 
@@ -221,6 +250,7 @@ def _request(options: ExportStartOptions, plan: ExportPlan) -> ExportJob:
         "ExportFormat": plan.format.upper(),
         "ExportType": "FULL_EXPORT" if plan.kind == "full" else _INCREMENTAL,
         "ExportTime": plan.at,
+        "FilterSpecification": with_bytes(ExportFilter(plan.key_condition, plan.filter, plan.columns).specification()),
         **(kms_members(plan.kms_key) or {"S3SseAlgorithm": "AES256"}),
     }
     if plan.view is not None:
@@ -255,6 +285,10 @@ def _actual(job: ExportJob) -> Figures | None:
     return billed_figures(price, job.billed_bytes, job.started_at, job.ended_at, prices_of(region_of(job.arn)))
 
 
+def _expression(member: str) -> Callable[[Mapping[str, Any]], str | None]:
+    return lambda description: expression_text(description.get("FilterSpecification") or {}, member)
+
+
 def _export_uri(description: Mapping[str, Any]) -> str | None:
     manifest = description.get("ExportManifest")
     folder = (manifest or "").removesuffix(_MANIFEST_NAME).rstrip("/")
@@ -275,6 +309,9 @@ EXPORT = ServiceJob(
         "kind": lambda job: "incremental" if job.get("ExportType") == _INCREMENTAL else "full",
         "uri": _export_uri,
         "format": lambda job: job.get("ExportFormat", "DYNAMODB_JSON").lower(),
+        "key_condition": _expression("KeyConditionExpression"),
+        "filter": _expression("FilterExpression"),
+        "columns": _expression("ProjectionExpression"),
         "view": lambda job: job.get("IncrementalExportSpecification", {}).get("ExportViewType", "").lower() or None,
     },
     plan=plan_of,

@@ -14,7 +14,7 @@ from ddbio.options.files import FilesOptions, check_lake
 from ddbio.options.format_names import FileFormatName, ImportCompression, ImportFormat, LakeFormatName, ServiceFormat
 from ddbio.options.lake_formats import LAKE_FORMATS
 from ddbio.options.limits import LimitOptions, TimeLimitOptions
-from ddbio.options.parsing import CONFIG, Names, split_indexes
+from ddbio.options.parsing import CONFIG, Names, check_columns, split_indexes
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -110,6 +110,15 @@ class ExportStartOptions(LimitOptions):
     """Idempotency token, valid for eight hours. Default: a new one."""
     enable_pitr: bool = False
     """Turn on point-in-time recovery if it is off. AWS bills it."""
+    where: Annotated[str, Field(min_length=1)] | None = None
+    """PartiQL condition of the exported items: ``id = 'a' AND total > 9``. One partition key value reads less."""
+    columns: Names | None = None
+    """Attributes to export. Default: all."""
+
+    @model_validator(mode="after")
+    def _check_filter(self) -> ExportStartOptions:
+        check_columns(self.columns)
+        return self
 
     @model_validator(mode="after")
     def _check_times(self) -> ExportStartOptions:

@@ -10,7 +10,7 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -47,6 +47,12 @@ def split_indexes(value: object) -> object:
 
 Engine = Literal["auto", "local", "spark"]
 Names = Annotated[tuple[str, ...], BeforeValidator(_split_names), Field(min_length=1)]
+
+
+def check_columns(columns: Sequence[str] | None) -> None:
+    """Raise a ValueError if columns name an attribute twice."""
+    if columns is not None and len(set(columns)) != len(columns):
+        raise ValueError("columns names an attribute twice")
 
 
 def _split_pairs(value: object) -> object:

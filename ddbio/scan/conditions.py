@@ -37,6 +37,7 @@ Path: TypeAlias = "tuple[str | int, ...]"
 _COMPARATORS = {"=": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _PREFIX_OR_PART = ("begins_with", "contains")
 _EXISTENCE = ("attribute_exists", "attribute_not_exists")
+_COMPARED = frozenset({*_COMPARATORS.values(), "BETWEEN", "IN", "begins_with"})
 _TYPES = ("S", "N", "B", "SS", "NS", "BS", "BOOL", "NULL", "L", "M")
 _WORDS = ("AND", "BETWEEN", "FALSE", "IN", "IS", "LIKE", "MISSING", "NOT", "NULL", "OR", "TRUE")
 
@@ -87,15 +88,17 @@ class Expressions:
         }
 
 
-class _ConditionText(Expressions):
+class ConditionText(Expressions):
     """Names and values in the syntax that ``parse_condition`` reads."""
 
     max_operands_of_in = sys.maxsize
 
     def name(self, name: str) -> str:
+        """Return an attribute or a member in double quotes."""
         return '"' + name.replace('"', '""') + '"'
 
     def value(self, value: AttributeValue) -> str:
+        """Return a constant."""
         match value:
             case {"S": text}:
                 return "'" + str(text).replace("'", "''") + "'"
@@ -171,6 +174,18 @@ class Negated:
 
 
 Condition: TypeAlias = "Test | Compound | Negated"
+
+
+def tests_of(condition: Condition) -> Iterator[Test]:
+    """Yield the tests of a condition."""
+    match condition:
+        case Test():
+            yield condition
+        case Negated():
+            yield from tests_of(condition.part)
+        case Compound():
+            for part in condition.parts:
+                yield from tests_of(part)
 
 
 @dataclass(frozen=True)
@@ -249,7 +264,7 @@ def parse_condition(text: str) -> Condition:
 
 def format_condition(condition: Condition) -> str:
     """Return the text of a condition; ``parse_condition`` of this text returns an equal condition."""
-    return condition.write(_ConditionText())
+    return condition.write(ConditionText())
 
 
 def key_query(condition: Condition, keys: Sequence[str], partition_count: int = 1) -> KeyQuery | None:
@@ -656,10 +671,7 @@ def selection_of(table: TableDescription, options: ScanOptions) -> Selection:
             "values of the partition key, and one test of the sort key; the whole table is read and filtered"
         )
         return Selection((), condition, () if unbound else (warning,))
-    for test in query.partitions:
-        _require_types(str(test.path[0]), types, test.values)
-    for test in query.sorts:
-        _require_sort(test, types)
+    check_key_tests((*query.partitions, *query.sorts), types)
     return Selection(query.queries(), query.remainder)
 
 
@@ -685,19 +697,30 @@ def _of_keys(
     return Selection(tuple(queries), condition)
 
 
-def _require_sort(test: Test, types: dict[str, str]) -> None:
-    name = str(test.path[0])
-    _require_types(name, types, test.values)
-    if test.operator == "begins_with" and types.get(name) == "N":
-        raise OptionError(f"the sort key {name!r} has type N, which begins_with cannot test: use BETWEEN")
+def check_key_tests(tests: Iterable[Test], types: Mapping[str, str]) -> None:
+    """Check the constants that key attributes are compared with.
 
+    Parameters
+    ----------
+    types
+        The types of the key attributes. Tests of other attributes are not checked.
 
-def _require_types(name: str, types: dict[str, str], values: Iterable[dict[str, object]]) -> None:
-    key_type = types.get(name)
-    for value in values:
-        if key_type is not None and key_type not in value:
-            examples = {"S": "'text'", "N": "a number", "B": "x'00ff'"}
-            raise OptionError(
-                f"the key {name!r} has type {key_type}, but the condition compares it with type {next(iter(value))}: "
-                f"write {examples.get(key_type, key_type)}"
-            )
+    Raises
+    ------
+    OptionError
+        If a test compares a key attribute with a constant of another type.
+    """
+    for test in tests:
+        name = str(test.path[0])
+        key_type = types.get(name) if len(test.path) == 1 and test.operator in _COMPARED else None
+        if key_type is None:
+            continue
+        for value in test.values:
+            if key_type not in value:
+                examples = {"S": "'text'", "N": "a number", "B": "x'00ff'"}
+                raise OptionError(
+                    f"the key {name!r} has type {key_type}, but the condition compares it with type "
+                    f"{next(iter(value))}: write {examples.get(key_type, key_type)}"
+                )
+        if test.operator == "begins_with" and key_type == "N":
+            raise OptionError(f"the key {name!r} has type N, which begins_with cannot test: use BETWEEN")

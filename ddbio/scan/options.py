@@ -18,7 +18,7 @@ from ddbio.options.files import FilesOptions, check_lake
 from ddbio.options.format_names import FileFormatName, InputFormat, LakeFormatName
 from ddbio.options.lake_formats import LAKE_FORMATS
 from ddbio.options.limits import LimitOptions
-from ddbio.options.parsing import CONFIG, Names
+from ddbio.options.parsing import CONFIG, Names, check_columns
 
 AcceptEncoding = Literal["identity", "gzip"]
 
@@ -88,8 +88,7 @@ class ScanOptions(ColumnOptions, LimitOptions):
     def _check_scan(self) -> ScanOptions:
         if self.rcu_per_second is not None and self.read_ratio is not None:
             raise ValueError("give rcu_per_second or read_ratio, not both")
-        if self.columns is not None and len(set(self.columns)) != len(self.columns):
-            raise ValueError("columns names an attribute twice")
+        check_columns(self.columns)
         return self
 
 
