@@ -228,7 +228,7 @@ class Route:
 
     @property
     def used(self) -> ReadOnlyCredentials | None:
-        """Credentials of the last signature."""
+        """Latest credentials with which a request was signed."""
         return None if self._signing is None else self._signing[0][1]
 
     def credentials(self) -> ReadOnlyCredentials:

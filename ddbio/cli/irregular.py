@@ -63,7 +63,10 @@ def _batches(source: str, options: of.ScanOptions) -> Iterator[pa.RecordBatch]:
 
     if not is_data(source):
         return scan_batches(options)
-    values = {**of.connection_of(options), **{name: getattr(options, name) for name in _COLUMN_OPTIONS}}
+    values = {
+        **of.connection_of(options),
+        **{name: getattr(options, name) for name in (*_COLUMN_OPTIONS, "where", "columns")},
+    }
     exported = read_export_batches(of.parse_options(of.ExportReadOptions, {**values, "source": source}))
     return exported if options.limit is None else _first(exported, options.limit)
 

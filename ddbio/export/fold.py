@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.budget import LocalBudget
-from ddbio.errors import ExportIncompleteError
+from ddbio.errors import ExportIncompleteError, OptionError
 from ddbio.export.fold_rows import changed_keys, fold, missing_windows, plan_fold
 from ddbio.export.read import ExportFilesJob, ExportFilesPlan, plan_files, read_source
 from ddbio.export.spill import Spill, SpillReader, SpillWriter, claimed_folder
@@ -270,7 +270,11 @@ def open_fold(options: ExportReadOptions, increments: Sequence[str], as_of: date
     ------
     ExportIncompleteError
         If a manifest is damaged, or there is a gap between the windows.
+    OptionError
+        If the options select items or attributes.
     """
+    if options.where is not None or options.columns is not None:
+        raise OptionError("a fold needs all items and attributes: omit where and columns, and select from its result")
     full = open_export(options.source, options)
     opened = [open_export(folder, options) for folder in increments]
     plan = plan_fold(full.summary, [export.summary for export in opened], as_of)

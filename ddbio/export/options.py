@@ -23,6 +23,15 @@ class ExportReadOptions(ColumnOptions):
 
     source: Annotated[str, Field(min_length=1)]
     """Export folder with ``manifest-summary.json``: ``s3://bucket/…/AWSDynamoDB/ID`` or local."""
+    where: Annotated[str, Field(min_length=1)] | None = None
+    """PartiQL condition of the rows: ``total > 9``. Python evaluates it: slower than a full read."""
+    columns: Names | None = None
+    """Attributes to read. Default: all."""
+
+    @model_validator(mode="after")
+    def _check_selection(self) -> ExportReadOptions:
+        check_columns(self.columns)
+        return self
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -48,7 +57,7 @@ class ExportToFilesOptions(FilesOptions, ExportReadOptions, TimeLimitOptions):
 
     @model_validator(mode="after")
     def _check_table(self) -> ExportToFilesOptions:
-        check_lake(self, self.format, ("partition_by", "catalog"))
+        check_lake(self, self.format, ("partition_by", "catalog", "where", "columns"))
         return self
 
 

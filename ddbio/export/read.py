@@ -129,7 +129,7 @@ class ExportReadReport(RowsReport):
     filtered
         Whether the export left out items or attributes.
     items
-        Items of the export, equal to the number of rows; manifests and files agree on it.
+        Items of the export; manifests and files agree on it. Without ``where`` it is equal to the number of rows.
     rescued
         Rows whose ``_rescue`` is not null.
     files_read

@@ -12,12 +12,13 @@ import pyarrow as pa
 
 from ddbio.budget import LocalBudget
 from ddbio.errors import DecodeError, SchemaError
+from ddbio.export.selection import Selection, selection_of
 from ddbio.items.change_lines import checked_changes
 from ddbio.items.changes import ChangeDecoder
 from ddbio.items.decode import Decoder, infer_schema_of_bodies
 from ddbio.items.framing import checked_items
 from ddbio.items.rescue import MisfitLog, OnMisfit
-from ddbio.items.schema.arrow import attributes_of
+from ddbio.items.schema.arrow import RESCUE_NAME, attributes_of, name_of_field
 from ddbio.items.schema.declare import ColumnRules
 from ddbio.items.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.items.time_columns import declares_times, sampled_forms
@@ -55,7 +56,7 @@ class LineDecoder(Protocol):
         ...
 
     def decode_batches(self, block: Buffer) -> list[pa.RecordBatch]:
-        """Return one row for each line."""
+        """Return one row for each selected line."""
         ...
 
 
@@ -69,10 +70,13 @@ class ExportColumns:
         Columns of an item.
     keys
         Key attributes of the table if each row is a change of an item; None if each row is an item.
+    selection
+        The selected items and attributes; None means all.
     """
 
     items: pa.Schema
     keys: tuple[str, ...] | None = None
+    selection: Selection | None = None
 
     @property
     def rows(self) -> pa.Schema:
@@ -85,9 +89,12 @@ class ExportColumns:
 
     def decoder(self, on_misfit: OnMisfit, nulls: Literal["merge", "keep"], drop: Sequence[str] = ()) -> LineDecoder:
         """Return a decoder of lines to these columns."""
+        decoder: LineDecoder
         if self.keys is None:
-            return _ItemLines(Decoder(self.items, on_misfit=on_misfit, nulls=nulls, drop=drop))
-        return _ChangeLines(ChangeDecoder(self.items, self.keys, on_misfit=on_misfit, nulls=nulls, drop=drop))
+            decoder = _ItemLines(Decoder(self.items, on_misfit=on_misfit, nulls=nulls, drop=drop))
+        else:
+            decoder = _ChangeLines(ChangeDecoder(self.items, self.keys, on_misfit=on_misfit, nulls=nulls, drop=drop))
+        return decoder if self.selection is None else SelectingDecoder(decoder, self.selection)
 
 
 @dataclass(frozen=True)
@@ -112,6 +119,37 @@ class _ChangeLines:
 
     def decode_batches(self, block: Buffer) -> list[pa.RecordBatch]:
         return [self.decoder.decode(block)]
+
+
+@dataclass
+class SelectingDecoder:
+    """Decoder of the selected lines.
+
+    Attributes
+    ----------
+    skipped
+        The number of lines so far that the condition left out.
+    """
+
+    decoder: LineDecoder
+    selection: Selection
+    skipped: int = 0
+
+    @property
+    def log(self) -> MisfitLog:
+        """Return the counts of misfits of the selected lines."""
+        return self.decoder.log
+
+    def decode_batches(self, block: Buffer) -> list[pa.RecordBatch]:
+        """Return one row for each selected line."""
+        lines = self.selection.select(bytes(block))
+        self.skipped += lines.count - len(lines.numbers)
+        if not lines.numbers:
+            return []
+        try:
+            return self.decoder.decode_batches(lines.text)
+        except DecodeError as error:
+            raise lines.located(error) from None
 
 
 @dataclass(frozen=True)
@@ -192,8 +230,9 @@ class ExportStream:
             for block in blocks:
                 if time.monotonic() >= self._reported_at + _PROGRESS_SECONDS:
                     self._report_progress()
+                skipped = _skipped(decoder)
                 batches = decoder.decode_batches(block)
-                rows = sum(batch.num_rows for batch in batches)
+                rows = sum(batch.num_rows for batch in batches) + _skipped(decoder) - skipped
                 self._unreported_items += rows
                 self._unreported_bytes += len(block)
                 text.rows += rows
@@ -209,6 +248,10 @@ class ExportStream:
         reservation = self._budget.acquire(0)
         self._budget.settle(reservation, 0, items=self._unreported_items, wire_bytes=self._unreported_bytes)
         self._unreported_items, self._unreported_bytes, self._reported_at = 0, 0, time.monotonic()
+
+
+def _skipped(decoder: LineDecoder) -> int:
+    return decoder.skipped if isinstance(decoder, SelectingDecoder) else 0
 
 
 @dataclass(frozen=True)
@@ -258,33 +301,56 @@ def export_columns(source: ExportSource, options: ExportReadOptions) -> ExportCo
     """
     schema_option, rules = options.schema, ColumnRules.of(options)
     schema = None if schema_option is None else arrow_schema_of(schema_option)
-    if source.summary.kind == "full" and schema is not None and not rules.sampled:
-        rules.require(attributes_of(schema))
-        return ExportColumns(rules.apply(schema))
-    files = source.files[:: max(1, len(source.files) // _FILES_SAMPLED)][:_FILES_SAMPLED]
-    count = -(-options.sample_items // max(1, len(files)))
-    lines = [_sample(source, file, count) for file in files]
+    if schema is not None and options.columns is not None:
+        names = {*options.columns, RESCUE_NAME}
+        schema = pa.schema([field for field in schema if name_of_field(field) in names])
     if source.summary.kind == "full":
-        with suppress(DecodeError):
-            heads: list[tuple[bytes, Framing]] = [(_head(source, file, count), "export") for file in files]
-            sampled_schema = infer_schema_of_bodies(heads).to_arrow() if schema is None else schema
-            rules.require(attributes_of(sampled_schema))
-            return ExportColumns(rules.apply(sampled_schema, sampled_forms(rules.sampled, heads)))
-        # Decode again, line by line, because this error names the broken file.
-        return ExportColumns(rules.apply(ItemSchema.of_items(itertools.chain.from_iterable(lines)).to_arrow()))
+        selection = selection_of(source.summary, options.where, options.columns, None)
+        return _item_columns(source, schema, rules, selection, options.sample_items)
+    files, count = _sampled_files(source, options.sample_items)
+    changes = itertools.chain.from_iterable(_sample(source, file, count) for file in files)
     if rules or (schema is not None and declares_times(schema)):
         raise SchemaError(
             f"{source.summary.export_arn}: the images of changes have the types of their attributes: omit timestamps, "
             "types and numbers, or give them to a fold, whose rows are items"
         )
-    changes = itertools.chain.from_iterable(lines)
     first = next(changes, None)
     keys = () if first is None else tuple(first.keys)
+    selection = None if first is None else selection_of(source.summary, options.where, options.columns, keys)
     if schema is not None:
-        return ExportColumns(schema, keys)
+        return ExportColumns(schema, keys, selection)
     all_changes = itertools.chain([] if first is None else [first], changes)
     images = (image for change in all_changes for image in (change.keys, change.new_image, change.old_image) if image)
-    return ExportColumns(ItemSchema.of_items(images).to_arrow(), keys)
+    if options.columns is not None:
+        images = ({name: image[name] for name in image if name in options.columns} for image in images)
+    return ExportColumns(ItemSchema.of_items(images).to_arrow(), keys, selection)
+
+
+def _item_columns(
+    source: ExportSource, schema: pa.Schema | None, rules: ColumnRules, selection: Selection | None, sample_items: int
+) -> ExportColumns:
+    """Return the columns of items. A sample has the selected attributes of all items, also of those left out."""
+    if schema is not None and not rules.sampled:
+        rules.require(attributes_of(schema))
+        return ExportColumns(rules.apply(schema), None, selection)
+    files, count = _sampled_files(source, sample_items)
+    lines = [_sample(source, file, count) for file in files]
+    with suppress(DecodeError):
+        heads: list[tuple[bytes, Framing]] = [(_head(source, file, count), "export") for file in files]
+        if selection is not None:
+            heads = [(selection.project(head), framing) for head, framing in heads]
+        sampled_schema = infer_schema_of_bodies(heads).to_arrow() if schema is None else schema
+        rules.require(attributes_of(sampled_schema))
+        return ExportColumns(rules.apply(sampled_schema, sampled_forms(rules.sampled, heads)), None, selection)
+    # Decode again, line by line, because this error names the broken file.
+    inferred = ItemSchema.of_items(itertools.chain.from_iterable(lines)).to_arrow()
+    return ExportColumns(rules.apply(inferred), None, selection)
+
+
+def _sampled_files(source: ExportSource, sample_items: int) -> tuple[Sequence[ExportFile], int]:
+    """Return the files of a sample, and the number of lines to sample of each."""
+    files = source.files[:: max(1, len(source.files) // _FILES_SAMPLED)][:_FILES_SAMPLED]
+    return files, -(-sample_items // max(1, len(files)))
 
 
 def spark_task_count(sizes: Mapping[str, int], parallelism: int) -> int:

@@ -15,7 +15,7 @@ from pyspark import SparkFiles
 
 from ddbio.errors import OptionError, SchemaError
 from ddbio.export.options import ExportReadOptions
-from ddbio.export.tasks import ExportColumns, ExportStream, export_columns, export_tasks, spark_task_count
+from ddbio.export.tasks import ExportStream, export_columns, export_tasks, spark_task_count
 from ddbio.items.json_text import compact_json
 from ddbio.items.schema.arrow import RESCUE_NAME, attributes_of, name_of_field
 from ddbio.jobs.engine import available_cores
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from ddbio.export.tasks import ExportTask
+    from ddbio.export.tasks import ExportColumns, ExportTask
 
 
 @options_dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,7 @@ def _with_columns(described: ExportReadDescription, types: pa.Schema) -> ExportR
     own = [field for field in types if field.name != RESCUE_NAME]
     names = {name_of_field(field) for field in own} | {field.name for field in own}
     others = [field for field in columns.items if not names & {field.name, name_of_field(field)}]
-    return dataclasses.replace(described, columns=ExportColumns(pa.schema([*own, *others])))
+    return dataclasses.replace(described, columns=dataclasses.replace(columns, items=pa.schema([*own, *others])))
 
 
 @dataclass
