@@ -63,6 +63,18 @@ def test_partitions_share_the_files(home, read):
     assert read().option("tasks", "50").load(str(home)).rdd.getNumPartitions() <= 5
 
 
+def test_options_select_items_and_attributes(home, read):
+    """The frame has the rows and columns that the same options select without Spark, also with a schema."""
+    options = {"where": "price >= 490 OR n = 'odd'", "columns": "pk,n"}
+    frame, table = read().options(**options).load(str(home)), ddbio.read_export(home, **options)
+    assert frame.columns == table.column_names == ["pk", "n", "_rescue"]
+    assert sorted(frame.toArrow().to_pylist(), key=str) == sorted(table.to_pylist(), key=str)
+    assert frame.count() == 11
+    typed = read().schema("price double, pk string").option("where", options["where"]).load(str(home))
+    assert typed.where("price = 495.25").first().pk == "key-0495"
+    assert typed.count() == 11
+
+
 def test_given_columns_leave_out_all_others(home, read):
     """A user's schema is read in its order and types. Other attributes of the items are ignored."""
     frame = read().schema("price double, pk string").load(str(home))
