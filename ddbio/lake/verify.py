@@ -383,7 +383,10 @@ def _is_export(options: VerifyOptions) -> bool:
 
 
 def _time_of(folder: str, options: VerifyOptions) -> datetime:
-    text = open_export(folder, options).summary.export_time
+    summary = open_export(folder, options).summary
+    if summary.filtered:
+        raise OptionError(f"{folder} is filtered: verify against an export of all items and attributes")
+    text = summary.export_time
     if text is None:
         raise OptionError(f"{folder} does not contain the time of its items: use a full export of the service")
     return datetime.fromisoformat(text)

@@ -24,11 +24,11 @@ from tests.test_lambda_handlers import stream_record
 __all__ = ["capture", "fake", "resource", "table"]
 
 
-def export_of(folder, items, at):
-    """Write a full export of the state at a time, and return its folder."""
+def export_of(folder, items, at, **members):
+    """Write a full export of the state at a time, with more members of its summary, and return its folder."""
     home = ExportWriter(folder).full(items)
     summary = json.loads((home / "manifest-summary.json").read_bytes())
-    put_manifest(home, "manifest-summary", json.dumps({**summary, "exportTime": at.isoformat()}).encode())
+    put_manifest(home, "manifest-summary", json.dumps({**summary, "exportTime": at.isoformat(), **members}).encode())
     return home
 
 
@@ -126,6 +126,17 @@ def test_an_export_that_the_lake_does_not_hold(fake, table, tmp_path):
     ddbio.scan_to_files(table.name, tmp_path / "lake", format="delta", engine="local", endpoint_url=fake.endpoint_url)
     export = export_of(tmp_path, [{"pk": {"S": "a"}, "sk": {"N": "1"}}], datetime(2020, 1, 1, tzinfo=UTC))
     with pytest.raises(OptionError, match=r"was loaded at .*, after"):
+        ddbio.verify(export, tmp_path / "lake")
+
+
+def test_a_filtered_export_is_refused(fake, table, tmp_path):
+    """An export without all items and attributes is not compared with a lake table."""
+    table.put_item(Item={"pk": "a", "sk": 1})
+    ddbio.scan_to_files(table.name, tmp_path / "lake", format="delta", engine="local", endpoint_url=fake.endpoint_url)
+    items = [{"pk": {"S": "a"}, "sk": {"N": "1"}}]
+    specification = {"FilterExpression": "sk > 0"}
+    export = export_of(tmp_path, items, datetime(2099, 1, 1, tzinfo=UTC), filterSpecification=specification)
+    with pytest.raises(OptionError, match="is filtered"):
         ddbio.verify(export, tmp_path / "lake")
 
 
