@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _OK = 200
 _MAX_HEAD_BYTES = 64 << 10
 _RECEIVE_BYTES = 256 << 10
+# https://smithy.io/2.0/aws/amazon-eventstream.html
+_SIZE_BYTES, _PRELUDE_BYTES = 4, 12
 
 
 class StreamEndedError(Exception):
@@ -53,6 +55,9 @@ class EventStream:
         self._chunk_left = 0
         self._ended = False
         self._messages = EventStreamBuffer()
+        self._unparsed = bytearray()
+        self._missing_bytes = 0
+        """Bytes of the current message that its parser does not have yet, after its prelude."""
         try:
             self._socket.sendall(request)
             self._socket.settimeout(0)
@@ -82,7 +87,7 @@ class EventStream:
         """
         while True:
             try:
-                message: Any = next(self._messages, None)
+                message = self._next_message()
             except ParserError as error:
                 raise HTTPClientError(error=error) from error
             if message is not None:
@@ -91,6 +96,29 @@ class EventStream:
                 raise StreamEndedError
             if not self._receive():
                 return None
+
+    def _next_message(self) -> Any:
+        """Return the next message, or None if it is incomplete.
+
+        The parser copies all its bytes with each addition. So it gets a message in two parts: the prelude, whose
+        checksum it verifies, and the remaining bytes when all have arrived.
+        """
+        if not self._missing_bytes:
+            if len(self._unparsed) < _PRELUDE_BYTES:
+                return None
+            size_bytes = int.from_bytes(self._unparsed[:_SIZE_BYTES])
+            self._parse(_PRELUDE_BYTES)
+            next(self._messages, None)
+            self._missing_bytes = max(0, size_bytes - _PRELUDE_BYTES)
+        if len(self._unparsed) < self._missing_bytes:
+            return None
+        self._parse(self._missing_bytes)
+        self._missing_bytes = 0
+        return next(self._messages, None)
+
+    def _parse(self, size_bytes: int) -> None:
+        self._messages.add_data(bytes(self._unparsed[:size_bytes]))
+        del self._unparsed[:size_bytes]
 
     def _receive(self) -> bool:
         """Read the received bytes. Return whether there were any."""
@@ -127,7 +155,7 @@ class EventStream:
         else:
             body, self._received = bytes(self._received), bytearray()
         if response.status == _OK:
-            self._messages.add_data(body)
+            self._unparsed += body
         else:
             response.body += body
             stated = response.headers.get("content-length", "")

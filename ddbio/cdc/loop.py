@@ -352,7 +352,8 @@ class CaptureLoop:
             rows = self._gather(shard.shard_id, position, rows)
         if rows is not None:
             reader.since = reader.newest = rows.last_time
-            self._bytes += len(body)
+            # Large records of other producers are not part of the batch.
+            self._bytes += len(body) if rows.texts is None else rows.texts.nbytes
         if following is None:
             self.lineage.advance(shard.shard_id, END)
             del self._readers[shard.shard_id]

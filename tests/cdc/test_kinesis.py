@@ -112,6 +112,43 @@ def test_a_capture_takes_the_changes_of_its_table_alone(tmp_path):
     assert {tuple(sorted(row["set"])) for row in rows} == {(b"\x00", b"abcd")}
 
 
+@pytest.mark.parametrize("fan_out", [None, "consumer"])
+def test_large_records_of_other_producers_are_counted(fan_out, tmp_path):
+    """Records of 2 and 9 MiB between the changes of the table neither hide a change nor end a batch."""
+    with FakeDynamoDB(partitions=1, burst_at_creation=1.0) as fake:
+        client, kinesis = (boto3.client(name, endpoint_url=fake.endpoint_url) for name in ("dynamodb", "kinesis"))
+        arn = create_data_stream(kinesis, "changes", 1)
+        kinesis.update_max_record_size(StreamARN=arn, MaxRecordSizeInKiB=10_240)
+        create_table(client, "orders", view=None)
+        client.enable_kinesis_streaming_destination(TableName="orders", StreamArn=arn)
+        for number, data in enumerate([bytes(2 << 20), b'{"dynamodb":"orders","x":"%s"}' % (b"x" * (9 << 20))]):
+            client.put_item(TableName="orders", Item={"pk": {"S": str(number)}})
+            kinesis.put_record(StreamARN=arn, PartitionKey="x", Data=data)
+        client.put_item(TableName="orders", Item={"pk": {"S": "2"}})
+        run = {"source": "kinesis", "available_now": True, "endpoint_url": fake.endpoint_url, "flush_seconds": 60}
+        report = ddbio.capture("orders", tmp_path, fan_out=fan_out, **run)
+    assert (report.records, report.foreign, report.batches) == (3, 2, 1)
+    rows = ds.dataset(tmp_path, partitioning="hive", ignore_prefixes=["_"]).to_table().to_pylist()
+    assert [row["pk"] for row in rows] == ["0", "1", "2"]
+
+
+def test_a_change_above_a_mebibyte_needs_a_larger_record_size(tmp_path):
+    """JSON of an item can be larger than the item. Such a change is skipped, or captured if the stream accepts it."""
+    with FakeDynamoDB(partitions=1, burst_at_creation=1.0) as fake:
+        client, kinesis = (boto3.client(name, endpoint_url=fake.endpoint_url) for name in ("dynamodb", "kinesis"))
+        arn = create_data_stream(kinesis, "changes", 1)
+        create_table(client, "orders", view=None)
+        client.enable_kinesis_streaming_destination(TableName="orders", StreamArn=arn)
+        flags = {"L": [{"BOOL": False}] * 100_000}
+        for number, size_kib in enumerate([1_024, 10_240]):
+            kinesis.update_max_record_size(StreamARN=arn, MaxRecordSizeInKiB=size_kib)
+            client.put_item(TableName="orders", Item={"pk": {"S": str(number)}, "flags": flags})
+        run = {"source": "kinesis", "available_now": True, "endpoint_url": fake.endpoint_url}
+        assert ddbio.capture("orders", tmp_path, **run).records == 1
+    (row,) = ds.dataset(tmp_path, partitioning="hive", ignore_prefixes=["_"]).to_table().to_pylist()
+    assert (row["pk"], len(row["flags"])) == ("1", 100_000)
+
+
 def test_the_data_stream_is_found_by_the_table(fake, make_table, make_stream, tmp_path):
     """A table without a stream, or with several, is an error. A name selects one."""
     run = {"source": "kinesis", "available_now": True, "endpoint_url": fake.endpoint_url}

@@ -111,6 +111,37 @@ class KinesisContract:
         assert reply.get("NextShardIterator") is None
         assert [child["ParentShards"] for child in reply["ChildShards"]] == [[one["ShardId"], two["ShardId"]]]
 
+    def test_a_stream_has_a_maximum_record_size(self, kinesis, stream):
+        """A record may have 1 MiB including its key, and up to 10 MiB after UpdateMaxRecordSize."""
+        described = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
+        assert described["MaxRecordSizeInKiB"] == 1024
+        with pytest.raises(kinesis.exceptions.InvalidArgumentException):
+            kinesis.put_record(StreamName=stream, Data=bytes(2**20), PartitionKey="a")
+        kinesis.put_record(StreamName=stream, Data=bytes(2**20 - 1), PartitionKey="a", ExplicitHashKey="1")
+        kinesis.update_max_record_size(StreamARN=described["StreamARN"], MaxRecordSizeInKiB=10_240)
+        described = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
+        assert described["MaxRecordSizeInKiB"] == 10_240
+        put = kinesis.put_record(
+            StreamName=stream, Data=bytes(10 * 2**20 - 1), PartitionKey="a", ExplicitHashKey=str(HALF)
+        )
+        (record,) = self._read(kinesis, stream, put["ShardId"])["Records"]
+        assert record["Data"] == bytes(10 * 2**20 - 1)
+        with pytest.raises(kinesis.exceptions.ValidationException):
+            kinesis.update_max_record_size(StreamARN=described["StreamARN"], MaxRecordSizeInKiB=10_241)
+
+    def test_a_page_of_records_has_up_to_10_mebibytes(self, kinesis, stream):
+        """Two records of 5.5 MiB are two pages. They need two requests, as a request also has up to 10 MiB."""
+        arn = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]["StreamARN"]
+        kinesis.update_max_record_size(StreamARN=arn, MaxRecordSizeInKiB=10_240)
+        record = {"Data": bytes(11 * 2**19), "PartitionKey": "a", "ExplicitHashKey": "1"}
+        for _ in range(2):
+            kinesis.put_records(StreamName=stream, Records=[record])
+        with pytest.raises(kinesis.exceptions.InvalidArgumentException):
+            kinesis.put_records(StreamName=stream, Records=[record] * 2)
+        page = self._read(kinesis, stream, self._shards(kinesis, stream)[0]["ShardId"])
+        assert len(page["Records"]) == 1
+        assert page["NextShardIterator"]
+
     def test_pages_of_shards_follow_one_another(self, kinesis, stream):
         """A page has the requested number of shards, and a token for the next one."""
         page = kinesis.list_shards(StreamName=stream, MaxResults=1)
@@ -176,6 +207,10 @@ TestFake, TestMoto = build_classes(
     moto={
         "moto names no children at the end of a shard": ("test_a_closed_shard_ends",),
         "moto's token of a page of shards is refused": ("test_pages_of_shards_follow_one_another",),
+        "moto has no maximum size of records": (
+            "test_a_stream_has_a_maximum_record_size",
+            "test_a_page_of_records_has_up_to_10_mebibytes",
+        ),
         "moto has no Kinesis destinations of tables": ("test_changes_of_a_table_are_received",),
         "moto sends no records to consumers": ("test_records_are_sent_to_a_consumer",),
     },

@@ -9,10 +9,19 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ddbio.testing.refusal import Refusal, in_use, invalid, not_found
-from ddbio.testing.tables.kinesis import BYTES_PER_SECOND, HASH_KEYS, RETENTION_SECONDS, DataStream, Destination
+from ddbio.testing.tables.kinesis import (
+    BYTES_PER_SECOND,
+    HASH_KEYS,
+    MAX_RECORD_KIB,
+    MIN_RECORD_KIB,
+    RETENTION_SECONDS,
+    DataStream,
+    Destination,
+    record_bytes,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ddbio.testing.request import Request
     from ddbio.testing.server import Chunks
@@ -23,6 +32,8 @@ if TYPE_CHECKING:
 # https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
 _MAX_RECORDS, _MAX_BYTES = 10_000, 10 * 1024 * 1024
 ITERATOR_SECONDS = 5 * 60
+# https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html
+_MAX_PUT_RECORDS, _MAX_PUT_BYTES = 500, 10 * 1024 * 1024
 # https://docs.aws.amazon.com/kinesis/latest/APIReference/API_ListShards.html
 _MAX_SHARDS = 10_000
 _DEFAULT_SHARDS = 1_000
@@ -38,6 +49,7 @@ def create_stream(database: Database, request: Request) -> dict[str, Any]:
         raise Refusal("ResourceInUseException", f"Stream {name} under account 000000000000 already exists.")
     arn = f"arn:aws:kinesis:us-east-1:000000000000:stream/{name}"
     stream = DataStream(name, arn, database.wall_clock.now)
+    stream.max_record_kib = _record_kib(request)
     stream.open(request.integer("ShardCount", 1, _MAX_SHARDS) or 4)
     database.data_streams[name] = stream
     return {}
@@ -63,8 +75,21 @@ def describe_stream_summary(database: Database, request: Request) -> dict[str, A
         "EncryptionType": "NONE",
         "OpenShardCount": len(stream.open_shards()),
         "ConsumerCount": len(stream.consumers),
+        "MaxRecordSizeInKiB": stream.max_record_kib,
     }
     return {"StreamDescriptionSummary": described}
+
+
+def update_max_record_size(database: Database, request: Request) -> dict[str, Any]:
+    """Set the maximum size of the records of a data stream."""
+    stream = stream_by_arn(database, request.required("StreamARN"))
+    request.required("MaxRecordSizeInKiB")
+    stream.max_record_kib = _record_kib(request)
+    return {}
+
+
+def _record_kib(request: Request) -> int:
+    return request.integer("MaxRecordSizeInKiB", MIN_RECORD_KIB, MAX_RECORD_KIB) or MIN_RECORD_KIB
 
 
 def list_data_streams(database: Database, request: Request) -> dict[str, Any]:
@@ -128,7 +153,7 @@ def start_sequence(stream: DataStream, shard: KinesisShard, kind: str, number: s
 
 
 def get_records(database: Database, request: Request) -> Chunks:
-    """Return the next records of a shard: at most 10,000 and 10 MB per call, 5 calls per second and 2 MB/s."""
+    """Return the next records of a shard: at most 10,000 and 10 MiB per call, 5 calls per second and 2 MiB/s."""
     try:
         name, shard_id, sequence, issued_at = json.loads(
             base64.b64decode(request.required("ShardIterator"), validate=True)
@@ -148,9 +173,9 @@ def get_records(database: Database, request: Request) -> Chunks:
     first = last = shard.from_sequence(sequence)
     size_bytes = 0
     while last < min(first + limit, len(shard.records)):
-        size_bytes += len(shard.records[last].json)
-        if size_bytes > _MAX_BYTES and last > first:
+        if last > first and size_bytes + shard.records[last].size_bytes > _MAX_BYTES:
             break
+        size_bytes += shard.records[last].size_bytes
         last += 1
     records = shard.records[first:last]
     shard.free_at = clock + size_bytes / BYTES_PER_SECOND
@@ -176,13 +201,15 @@ def children_of(stream: DataStream, shard_id: str) -> list[dict[str, Any]]:
 
 def put_record(database: Database, request: Request) -> dict[str, Any]:
     """Add a record to a data stream."""
-    return _put(_stream(database, request), request.members)
+    return _put(_stream(database, request), [request.members])[0]
 
 
 def put_records(database: Database, request: Request) -> dict[str, Any]:
     """Add records to a data stream."""
-    stream = _stream(database, request)
-    return {"FailedRecordCount": 0, "Records": [_put(stream, record) for record in request.members["Records"]]}
+    stream, records = _stream(database, request), request.members["Records"]
+    if len(records) > _MAX_PUT_RECORDS:
+        raise bad_argument(f"PutRecords has {len(records)} records, at most {_MAX_PUT_RECORDS} are allowed.")
+    return {"FailedRecordCount": 0, "Records": _put(stream, records)}
 
 
 def split_shard(database: Database, request: Request) -> dict[str, Any]:
@@ -262,13 +289,25 @@ def _changed(table: Table, stream: DataStream, status: str) -> dict[str, Any]:
     return {"TableName": table.name, "StreamArn": stream.arn, "DestinationStatus": status}
 
 
-def _put(stream: DataStream, record: dict[str, Any]) -> dict[str, Any]:
-    hash_key = record.get("ExplicitHashKey")
-    if hash_key is not None and not 0 <= int(hash_key) < HASH_KEYS:
-        raise bad_argument("Invalid ExplicitHashKey.")
-    data = base64.b64decode(record["Data"])
-    shard_id, sequence = stream.put(record["PartitionKey"], data, None if hash_key is None else int(hash_key))
-    return {"ShardId": shard_id, "SequenceNumber": str(sequence)}
+def _put(stream: DataStream, records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add all records of a request, or none if one is invalid."""
+    data = [base64.b64decode(record["Data"]) for record in records]
+    for record, value in zip(records, data, strict=True):
+        hash_key = record.get("ExplicitHashKey")
+        if hash_key is not None and not 0 <= int(hash_key) < HASH_KEYS:
+            raise bad_argument("Invalid ExplicitHashKey.")
+        if not stream.accepts(record["PartitionKey"], value):
+            size_kib = stream.max_record_kib
+            raise bad_argument(f"A record exceeds the maximum record size of stream {stream.name}: {size_kib} KiB.")
+    size_bytes = sum(record_bytes(record["PartitionKey"], value) for record, value in zip(records, data, strict=True))
+    if size_bytes > _MAX_PUT_BYTES:
+        raise bad_argument(f"The request has {size_bytes} bytes of records; at most {_MAX_PUT_BYTES} are allowed.")
+    placed = []
+    for record, value in zip(records, data, strict=True):
+        hash_key = record.get("ExplicitHashKey")
+        shard_id, sequence = stream.put(record["PartitionKey"], value, None if hash_key is None else int(hash_key))
+        placed.append({"ShardId": shard_id, "SequenceNumber": str(sequence)})
+    return placed
 
 
 def _iterator(database: Database, stream: DataStream, shard: KinesisShard, sequence: int) -> str:
@@ -326,5 +365,6 @@ OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] = 
     "PutRecord": put_record,
     "PutRecords": put_records,
     "SplitShard": split_shard,
+    "UpdateMaxRecordSize": update_max_record_size,
 }
 """The calls of Kinesis itself, by name."""

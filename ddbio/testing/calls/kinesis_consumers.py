@@ -122,9 +122,9 @@ class Subscription:
         first = last = shard.from_sequence(self.sequence)
         size_bytes = 0
         while last < min(first + _MAX_RECORDS, len(shard.records)):
-            size_bytes += len(shard.records[last].json)
-            if size_bytes > _MAX_BYTES and last > first:
+            if last > first and size_bytes + shard.records[last].size_bytes > _MAX_BYTES:
                 break
+            size_bytes += shard.records[last].size_bytes
             last += 1
         records = shard.records[first:last]
         self.has_ended = shard.ending is not None and last == len(shard.records)

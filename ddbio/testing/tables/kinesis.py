@@ -33,6 +33,8 @@ HASH_KEYS = 2**128
 RETENTION_SECONDS = 24 * 3600
 # https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html
 READS_PER_SECOND, BYTES_PER_SECOND = 5, 2 * 1024 * 1024
+# https://docs.aws.amazon.com/kinesis/latest/APIReference/API_UpdateMaxRecordSize.html. The minimum is the default.
+MIN_RECORD_KIB, MAX_RECORD_KIB = 1_024, 10_240
 _FIRST_SEQUENCE = 49_590_338_271_490_256_608_559_692_538_361_571_095_921_575_989_136_588_898
 _SEQUENCE_STEP = 16
 _RECENT = 20
@@ -41,10 +43,11 @@ _EXPIRY = {"principalId": "dynamodb.amazonaws.com", "type": "Service"}
 
 
 class KinesisRecord(NamedTuple):
-    """One record: its sequence number, its arrival time, and its text in a reply."""
+    """One record: its sequence number, its arrival time, the size of its key and data, and its text in a reply."""
 
     sequence: int
     arrived_at: float
+    size_bytes: int
     json: bytes
 
 
@@ -109,6 +112,7 @@ class DataStream:
     arn: str
     now: Callable[[], float]
     created_at: float = 0.0
+    max_record_kib: int = MIN_RECORD_KIB
     shards: dict[str, KinesisShard] = field(default_factory=dict)
     destinations: dict[str, Destination] = field(default_factory=dict)
     """By the table that sends its changes."""
@@ -126,6 +130,10 @@ class DataStream:
         """Return the shards that accept records."""
         return [shard for shard in self.shards.values() if shard.ending is None]
 
+    def accepts(self, partition_key: str, data: bytes) -> bool:
+        """Return whether a record does not exceed the maximum size of the stream."""
+        return record_bytes(partition_key, data) <= self.max_record_kib * 1024
+
     def put(self, partition_key: str, data: bytes, hash_key: int | None = None) -> tuple[str, int]:
         """Add a record and return its shard and its sequence number."""
         if hash_key is None:
@@ -138,7 +146,8 @@ class DataStream:
             "Data": base64.b64encode(data).decode(),
             "PartitionKey": partition_key,
         }
-        shard.records.append(KinesisRecord(self._last, self.now(), to_json(shown)))
+        size_bytes = record_bytes(partition_key, data)
+        shard.records.append(KinesisRecord(self._last, self.now(), size_bytes, to_json(shown)))
         return shard.shard_id, self._last
 
     def split(self, shard: KinesisShard, at: int) -> None:
@@ -219,8 +228,13 @@ class Destination:
                 self._put(delayed[1], delayed[2])
 
     def _put(self, key: str, data: bytes) -> None:
-        self.stream.put(key, data)
-        self._recent.append((key, data))
+        """Put a change into the stream, or skip it if it is too large.
+
+        https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/kds_using-shards-and-metrics.html
+        """
+        if self.stream.accepts(key, data):
+            self.stream.put(key, data)
+            self._recent.append((key, data))
 
     def _record(self, old: Stored | None, new: Stored | None) -> tuple[str, bytes]:
         images = {"NewImage": new, "OldImage": old}
@@ -246,6 +260,11 @@ class Destination:
         }
         partition_key = hashlib.md5(to_json(keys), usedforsecurity=False).hexdigest().upper()
         return partition_key, to_json(record)
+
+
+def record_bytes(partition_key: str, data: bytes) -> int:
+    """Return the size of a record: that of its partition key and its data."""
+    return len(partition_key.encode()) + len(data)
 
 
 def _twice_encoded(value: dict[str, Any]) -> dict[str, Any]:
