@@ -71,6 +71,7 @@ UNMEASURED = {
         "ddbio.wait_bulk_put, ddbio.list_bulk_puts, ddbio.describe_bulk_put, ddbio.cancel_bulk_put, "
         "ddbio.read_bulk_report"
     ),
+    "requests the pages of a scan, which scan measures, and decodes no item": "count, ddbio.count_table",
     "reads some notes, and no row": "capture status, export windows",
     "asks each service once for what it is set to": "doctor",
     "arithmetic on some numbers that the service told": "advise, capacity, prices show, prices refresh",

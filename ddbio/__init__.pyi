@@ -45,7 +45,7 @@ from ddbio.jobs.prices import Cost as Cost, CostLine as CostLine
 from ddbio.jobs.report import FileReport as FileReport, MisfitReport as MisfitReport, ScanReport as ScanReport, WriteReport as WriteReport
 from ddbio.jobs.service_estimates import CapturePlan as CapturePlan
 from ddbio.jobs.watch import Progress as Progress
-from ddbio.keywords import AdviseKeywords as AdviseKeywords, ApplyKeywords as ApplyKeywords, ArchiveKeywords as ArchiveKeywords, ArchiveRestoreKeywords as ArchiveRestoreKeywords, BackupCreateKeywords as BackupCreateKeywords, BootstrapKeywords as BootstrapKeywords, BulkReportKeywords as BulkReportKeywords, BulkStartKeywords as BulkStartKeywords, CaptureHealKeywords as CaptureHealKeywords, CaptureKeywords as CaptureKeywords, CaptureStatusKeywords as CaptureStatusKeywords, CaptureVerifyKeywords as CaptureVerifyKeywords, CatalogDdlKeywords as CatalogDdlKeywords, CatalogSyncKeywords as CatalogSyncKeywords, ChangesReadKeywords as ChangesReadKeywords, ChangesWriteKeywords as ChangesWriteKeywords, CompactKeywords as CompactKeywords, ConnectionKeywords as ConnectionKeywords, CopyKeywords as CopyKeywords, CreateLikeKeywords as CreateLikeKeywords, CreateTableKeywords as CreateTableKeywords, DigestKeywords as DigestKeywords, DoctorKeywords as DoctorKeywords, ExpiredReadKeywords as ExpiredReadKeywords, ExportFoldKeywords as ExportFoldKeywords, ExportReadKeywords as ExportReadKeywords, ExportStartKeywords as ExportStartKeywords, ExportToFilesKeywords as ExportToFilesKeywords, ExportWindowsKeywords as ExportWindowsKeywords, FilesListKeywords as FilesListKeywords, HistoryKeywords as HistoryKeywords, IamKeywords as IamKeywords, ImportFilesFromKeywords as ImportFilesFromKeywords, ImportStartKeywords as ImportStartKeywords, ImportWaitKeywords as ImportWaitKeywords, InspectKeywords as InspectKeywords, LayoutKeywords as LayoutKeywords, LoadKeywords as LoadKeywords, MaintainKeywords as MaintainKeywords, PlanCapacityKeywords as PlanCapacityKeywords, PlanCaptureKeywords as PlanCaptureKeywords, PlanScanKeywords as PlanScanKeywords, PublishKeywords as PublishKeywords, ReconcileKeywords as ReconcileKeywords, ReplayKeywords as ReplayKeywords, RestoreKeywords as RestoreKeywords, RollbackKeywords as RollbackKeywords, ScanKeywords as ScanKeywords, ScanToFilesKeywords as ScanToFilesKeywords, SimulateLoadKeywords as SimulateLoadKeywords, SimulateScanKeywords as SimulateScanKeywords, StreamEventKeywords as StreamEventKeywords, VacuumKeywords as VacuumKeywords, ValidateKeywords as ValidateKeywords, VerifyKeywords as VerifyKeywords, ViewKeywords as ViewKeywords, WaitKeywords as WaitKeywords, WriteKeywords as WriteKeywords
+from ddbio.keywords import AdviseKeywords as AdviseKeywords, ApplyKeywords as ApplyKeywords, ArchiveKeywords as ArchiveKeywords, ArchiveRestoreKeywords as ArchiveRestoreKeywords, BackupCreateKeywords as BackupCreateKeywords, BootstrapKeywords as BootstrapKeywords, BulkReportKeywords as BulkReportKeywords, BulkStartKeywords as BulkStartKeywords, CaptureHealKeywords as CaptureHealKeywords, CaptureKeywords as CaptureKeywords, CaptureStatusKeywords as CaptureStatusKeywords, CaptureVerifyKeywords as CaptureVerifyKeywords, CatalogDdlKeywords as CatalogDdlKeywords, CatalogSyncKeywords as CatalogSyncKeywords, ChangesReadKeywords as ChangesReadKeywords, ChangesWriteKeywords as ChangesWriteKeywords, CompactKeywords as CompactKeywords, ConnectionKeywords as ConnectionKeywords, CopyKeywords as CopyKeywords, CountKeywords as CountKeywords, CreateLikeKeywords as CreateLikeKeywords, CreateTableKeywords as CreateTableKeywords, DigestKeywords as DigestKeywords, DoctorKeywords as DoctorKeywords, ExpiredReadKeywords as ExpiredReadKeywords, ExportFoldKeywords as ExportFoldKeywords, ExportReadKeywords as ExportReadKeywords, ExportStartKeywords as ExportStartKeywords, ExportToFilesKeywords as ExportToFilesKeywords, ExportWindowsKeywords as ExportWindowsKeywords, FilesListKeywords as FilesListKeywords, HistoryKeywords as HistoryKeywords, IamKeywords as IamKeywords, ImportFilesFromKeywords as ImportFilesFromKeywords, ImportStartKeywords as ImportStartKeywords, ImportWaitKeywords as ImportWaitKeywords, InspectKeywords as InspectKeywords, LayoutKeywords as LayoutKeywords, LoadKeywords as LoadKeywords, MaintainKeywords as MaintainKeywords, PlanCapacityKeywords as PlanCapacityKeywords, PlanCaptureKeywords as PlanCaptureKeywords, PlanScanKeywords as PlanScanKeywords, PublishKeywords as PublishKeywords, ReconcileKeywords as ReconcileKeywords, ReplayKeywords as ReplayKeywords, RestoreKeywords as RestoreKeywords, RollbackKeywords as RollbackKeywords, ScanKeywords as ScanKeywords, ScanToFilesKeywords as ScanToFilesKeywords, SimulateLoadKeywords as SimulateLoadKeywords, SimulateScanKeywords as SimulateScanKeywords, StreamEventKeywords as StreamEventKeywords, VacuumKeywords as VacuumKeywords, ValidateKeywords as ValidateKeywords, VerifyKeywords as VerifyKeywords, ViewKeywords as ViewKeywords, WaitKeywords as WaitKeywords, WriteKeywords as WriteKeywords
 from ddbio.lake.apply import ApplyPlan as ApplyPlan, ApplyReport as ApplyReport
 from ddbio.lake.bootstrap import BootstrapReport as BootstrapReport
 from ddbio.lake.maintain import MaintainPlan as MaintainPlan, MaintainReport as MaintainReport
@@ -59,8 +59,10 @@ from ddbio.load.sources import Rows
 from ddbio.load.tables import CreatedTable as CreatedTable
 from ddbio.options import Credentials as Credentials
 from ddbio.public import last_report as last_report, register as register
+from ddbio.scan.count import CountPlan as CountPlan, CountReport as CountReport
 from ddbio.scan.infer import Source
 from ddbio.scan.plan import ScanPlan as ScanPlan
+from ddbio.scan.segment_counts import SegmentCount as SegmentCount, SegmentSkew as SegmentSkew
 from ddbio.validation.comparison import ValidatePlan as ValidatePlan, ValidationReport as ValidationReport
 from ddbio.validation.digest import DigestSource
 from ddbio.version import __version__ as __version__
@@ -153,6 +155,50 @@ def plan_scan(table: str, dest: str | os.PathLike[str] | None = None, *, from_fi
     ------
     DdbioError
         If the scan would be refused.
+    """
+    ...
+
+def count_table(table: str, *, progress: Callable[[Progress], None] | None = None, **options: Unpack[CountKeywords]) -> CountReport:
+    """Count the items of a table or an index, in all segments or in a random sample of them.
+
+    The service reads and charges the same items as a scan, but transfers only their number.
+
+    Parameters
+    ----------
+    table : str
+        Name or ARN of the table.
+    progress : Callable[[Progress], None] | None
+        Is called about once a second, and at the end, with a :class:`ddbio.Progress`.
+    **options
+        See :class:`ddbio.CountKeywords`.
+
+    Raises
+    ------
+    OptionError
+        If the condition or the index is invalid, or ``sample`` is combined with a condition of the partition key.
+    LimitError
+        If the plan or the run exceeds a limit of the options.
+    DdbioError
+        The error that ended the count.
+    """
+    ...
+
+def plan_count(table: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[CountKeywords]) -> CountPlan:
+    """Return the plan of a count after describing the table. No item is read.
+
+    Parameters
+    ----------
+    table : str
+        Name or ARN of the table.
+    from_file : str | os.PathLike[str] | None
+        JSON that describes the table, which then need not exist: the response of DescribeTable with ``AverageItemSizeBytes``.
+    **options
+        See :class:`ddbio.CountKeywords`.
+
+    Raises
+    ------
+    DdbioError
+        If the count would be refused.
     """
     ...
 

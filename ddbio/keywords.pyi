@@ -802,6 +802,27 @@ class BulkStartKeywords(LimitKeywords, total=False):
     """Idempotency token, valid for eight hours. Default: a new one."""
 
 
+class CountKeywords(LimitKeywords, total=False):
+    """Keywords of :class:`ddbio.options.CountOptions`."""
+
+    index: str | None
+    """Secondary index to count instead of the table."""
+    where: str | None
+    """PartiQL condition: ``id = 'a' AND total > 9``. Partition key values use Query."""
+    consistent: bool
+    """Use strongly consistent reads, at twice the read units."""
+    sample: float | None
+    """Count only this share of the segments, chosen at random, and estimate the total."""
+    segments: int | None
+    """TotalSegments. Default: from the table's size, the budget, the lanes and the sample."""
+    lanes: int | None
+    """Segments that are counted in parallel."""
+    rcu_per_second: float | None
+    """Read budget of the whole job, in RCU/s."""
+    read_ratio: float | None
+    """Read budget as a share of provisioned or maximum on-demand capacity. Default if provisioned: 0.5."""
+
+
 class ExportStartKeywords(LimitKeywords, total=False):
     """Keywords of :class:`ddbio.options.ExportStartOptions`."""
 

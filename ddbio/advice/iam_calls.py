@@ -391,6 +391,12 @@ TABLE: dict[str, tuple[Row, ...]] = {
         *scans("target", "verify !dry_run", "VerifyTheTarget"),
         *keeps_rejects(),
     ),
+    "count": (
+        *describes("table"),
+        Row("ReadItems", "dynamodb:Scan", "items:table", "!dry_run scans"),
+        Row("QueryItems", "dynamodb:Query", "items:table", "!dry_run queries"),
+        Row("UseTheTableKey", "kms:Decrypt", "tablekey:table", "!dry_run"),
+    ),
     "demo": (),
     "digest": (*reads_items("source"), *reads_location("source")),
     # A missing permission is a finding.

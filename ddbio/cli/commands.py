@@ -114,6 +114,10 @@ _ROWS = (
             _flag("--format row_format", type=click.Choice(["json", "csv"]), default="json", show_default=True,
                 help="JSON Lines, or CSV with maps and lists as JSON."),
         )),
+    Command("count", "count_table", plan="plan_count", dry_run="Print the plan, and count nothing.",
+        help="Count the items of TABLE, in total and by segment.\n\n"
+        "The service reads and charges the items like a scan, but transfers only their number."),
+    Command("plan count", "plan_count", help="Describe TABLE, and print the plan and cost of counting its items."),
     Command("schema", "infer_schema", arguments="source=table",
         without="schema limit segments lanes on_misfit drop nulls", call="irregular:schema",
         help="Print the columns inferred from SOURCE: a table, an export, or files of DynamoDB JSON.\n\n"

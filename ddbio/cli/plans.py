@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ddbio.jobs.prices import Cost
     from ddbio.load.copy import CopyPlan
     from ddbio.load.plan import LoadPlan
+    from ddbio.scan.count import CountPlan
     from ddbio.scan.plan import ScanPlan
     from ddbio.validation.comparison import SideOutline, ValidatePlan
 
@@ -86,6 +87,31 @@ def format_plan(plan: ScanPlan) -> str:
         ("files", _files_text(plan)),
         *(("warning", text) for text in plan.warnings),
         ("limit", None if plan.limit is None else f"{counted(plan.limit, 'item')}, from one segment"),
+    ]
+    return lines(rows, 9)
+
+
+def format_count_plan(plan: CountPlan) -> str:
+    """Return a count's plan as lines of name and value."""
+    pages = "" if plan.page_limit is None else f", pages of at most {counted(plan.page_limit, 'item')}"
+    name = plan.table if plan.index is None else f"{plan.table}, index {plan.index}"
+    segments = counted(plan.segments, "segment")
+    sampled = f"{plan.counted_segments:,} of {segments}, chosen at random"
+    by = f"by Query of {counted(plan.queries, 'item collection')}" if plan.queries else "by Scan of everything"
+    split = segments if plan.counted_segments == plan.segments else sampled
+    units, seconds = plan.estimate.units, plan.estimate.seconds
+    is_known = units is not None and seconds is not None
+    time = f"{units:,.0f} RCU, {limited_time(seconds or 0.0, plan.estimate.limited_by)}" if is_known else ""
+    rows = [
+        ("table", f"{name} ({_billing(plan.on_demand, plan.table_rcu, 'RCU')})"),
+        ("where", f"{plan.where}: {by}" if plan.where else None),
+        ("size", f"{plan.item_count:,} items, {format_bytes(plan.size_bytes)}, according to DescribeTable"),
+        ("split", f"{by.removeprefix('by ') if plan.queries else split}, {counted(plan.lanes, 'lane')}"),
+        ("budget", _rate(plan.rcu_per_second, "RCU") + pages),
+        ("reads", "strongly consistent" if plan.consistent else "eventually consistent"),
+        ("estimate", time or "unknown: DescribeTable has no size of an item collection"),
+        *_cost_rows(plan.estimate.cost),
+        *(("warning", text) for text in plan.warnings),
     ]
     return lines(rows, 9)
 

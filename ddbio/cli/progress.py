@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ddbio.jobs.watch import JobOutline
     from ddbio.load.copy import CopyPlan
     from ddbio.load.plan import LoadPlan
+    from ddbio.scan.count import CountPlan
     from ddbio.scan.plan import ScanPlan
 
 REFRESH_SECONDS = 0.25
@@ -51,7 +52,9 @@ class JobProgress:
         self.written = 0
 
     @contextmanager
-    def running(self, plan: ScanPlan | LoadPlan | ExportReadPlan | CopyPlan, budget: LocalBudget) -> Iterator[None]:
+    def running(
+        self, plan: ScanPlan | CountPlan | LoadPlan | ExportReadPlan | CopyPlan, budget: LocalBudget
+    ) -> Iterator[None]:
         """Show the job while the context is open."""
         if self._show_plan:
             sys.stderr.write(f"{_plan_text(plan)}\n{self._note}\n")

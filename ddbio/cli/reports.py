@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from ddbio.lake.verify import VerifyReport
     from ddbio.load.copy import CopyReport
     from ddbio.load.import_files import ImportFilesReport
+    from ddbio.scan.count import CountReport
     from ddbio.validation.comparison import ValidationReport
 
 
@@ -161,6 +162,31 @@ def format_report(report: ScanReport) -> str:
         *catalog_rows(report.catalog),
         *layout_rows(report.layout),
         *file_rows(report.files),
+    ]
+    return lines(rows)
+
+
+def format_count(report: CountReport) -> str:
+    """Return a count's report as lines of name and value."""
+    skew, is_sample = report.skew, report.counted_segments < report.total_segments
+    noun = "item collection" if report.segments[0].key is not None else "segment"
+    ratio = "" if skew.max_ratio is None else f", {skew.max_ratio:.2f} × the mean"
+    named = ", ".join(f"{segment.key or segment.segment}: {segment.items:,}" for segment in skew.largest)
+    counted_of = f"{report.counted_segments:,} of {counted(report.total_segments, noun)}"
+    sampled = f"{report.counted_items:,} items in {counted_of}, chosen at random"
+    interval = f"about {report.items:,}; with 95 % confidence between {report.items_low:,} and {report.items_high:,}"
+    is_filtered = report.scanned_items > report.counted_items
+    rows = [
+        ("items", interval if is_sample else f"{report.items:,}"),
+        ("sample", sampled if is_sample else None),
+        ("scanned", f"{report.scanned_items:,}" if is_filtered else None),
+        ("time", cpu_text(report)),
+        ("capacity", _capacity(report.rcu_consumed, "RCU", report.rcu_asked_per_second, None)),
+        *planned_rows(report.planned, report.actual),
+        ("throttled", _throttled(report.throttles)),
+        ("split", f"{counted(report.total_segments, noun)}, {counted(report.lanes, 'lane')}"),
+        ("skew", f"min {skew.min_items:,}, median {skew.median_items:,g}, max {skew.max_items:,} items{ratio}"),
+        ("largest", named if report.counted_segments > 1 else None),
     ]
     return lines(rows)
 
@@ -560,6 +586,8 @@ _FORMATTERS: dict[str, Callable[[Any], str]] = {
     "CompactReport": format_compaction,
     "CopyPlan": plans.format_copy_plan,
     "CopyReport": format_copy,
+    "CountPlan": plans.format_count_plan,
+    "CountReport": format_count,
     "CreatedTable": lambda made: f"table {made.table} is ACTIVE",
     "DemoReport": format_demo,
     "Digest": lambda result: str(result.hexdigest()),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ddbio.export.read import ExportReadPlan
     from ddbio.load.copy import CopyPlan
     from ddbio.load.plan import LoadPlan
+    from ddbio.scan.count import CountPlan
     from ddbio.scan.plan import ScanPlan
 
 PlanT_contra = TypeVar("PlanT_contra", contravariant=True)
@@ -104,7 +105,9 @@ class ProgressReporter:
         """Report nothing: a copy that verifies has written everything."""
 
     @contextmanager
-    def running(self, plan: ScanPlan | LoadPlan | ExportReadPlan | CopyPlan, budget: LocalBudget) -> Iterator[None]:
+    def running(
+        self, plan: ScanPlan | CountPlan | LoadPlan | ExportReadPlan | CopyPlan, budget: LocalBudget
+    ) -> Iterator[None]:
         """Report a job while the context is open."""
         outline = plan.outline
         ended = threading.Event()

@@ -23,6 +23,7 @@ from ddbio.folders.options import CompactOptions as CompactOptions
 from ddbio.options.format_names import Compression as Compression
 from ddbio.options.connection import ConnectionOptions as ConnectionOptions
 from ddbio.load.options import CopyOptions as CopyOptions
+from ddbio.scan.options import CountOptions as CountOptions
 from ddbio.load.options import CreateLikeOptions as CreateLikeOptions
 from ddbio.load.options import CreateTableOptions as CreateTableOptions
 from ddbio.options.connection import Credentials as Credentials

@@ -93,6 +93,36 @@ class ScanOptions(ColumnOptions, LimitOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
+class CountOptions(LimitOptions):
+    """Items to count in a table, and the read rate."""
+
+    table: Annotated[str, Field(min_length=1)]
+    """Name or ARN of the table."""
+    index: str | None = None
+    """Secondary index to count instead of the table."""
+    where: Annotated[str, Field(min_length=1)] | None = None
+    """PartiQL condition: ``id = 'a' AND total > 9``. Partition key values use Query."""
+    consistent: bool = False
+    """Use strongly consistent reads, at twice the read units."""
+    sample: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Count only this share of the segments, chosen at random, and estimate the total."""
+    segments: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """TotalSegments. Default: from the table's size, the budget, the lanes and the sample."""
+    lanes: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Segments that are counted in parallel."""
+    rcu_per_second: Annotated[float, Field(gt=0)] | None = None
+    """Read budget of the whole job, in RCU/s."""
+    read_ratio: Annotated[float, Field(gt=0, le=1.5)] | None = None
+    """Read budget as a share of provisioned or maximum on-demand capacity. Default if provisioned: 0.5."""
+
+    @model_validator(mode="after")
+    def _check_count(self) -> CountOptions:
+        if self.rcu_per_second is not None and self.read_ratio is not None:
+            raise ValueError("give rcu_per_second or read_ratio, not both")
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
 class InspectOptions(ScanOptions):
     """Items of a table, or files, to inspect."""
 

@@ -198,6 +198,8 @@ class ReadRequest:
     condition: Condition | None = None
     queries: tuple[Query, ...] = ()
     keys: tuple[bytes, ...] = ()
+    counts_only: bool = False
+    """Whether answers contain only the number of items (Select=COUNT). Then ``columns`` is None."""
     start_key: Item | None = None
     """The start key at which a stopped Scan of a segment, or the first query, resumes."""
 
@@ -229,6 +231,8 @@ class ReadRequest:
             parameters["KeyConditionExpression"] = query.write(expressions)
         if self.index is not None:
             parameters["IndexName"] = self.index
+        if self.counts_only:
+            parameters["Select"] = "COUNT"
         if self.columns is not None:
             parameters["ProjectionExpression"] = ", ".join(map(expressions.name, self.columns))
         if self.condition is not None:

@@ -247,12 +247,13 @@ class Resources:
     """The cores and Spark parallelism that a plan can use.
 
     ``cores`` are those of this process. ``spark_parallelism`` is that of a running session, or None.
-    ``can_start_spark`` is true if pyspark is installed.
+    ``can_start_spark`` is true if pyspark is installed. ``bytes_per_second`` is the speed of a core.
     """
 
     cores: int
     spark_parallelism: int | None = None
     can_start_spark: bool = True
+    bytes_per_second: float = SCAN_SPEED
 
 
 def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, resources: Resources) -> ScanPlan:
@@ -307,7 +308,7 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
         "the budget": units / budget if budget else 0.0,
         server: served.lasting_seconds,
         "requests in flight": requests * _latency_seconds(read_bytes / requests) / in_flight,
-        PROCESSORS: read_bytes / (SCAN_SPEED * parallelism),
+        PROCESSORS: read_bytes / (resources.bytes_per_second * parallelism),
     }
     limited_by = max(times, key=lambda name: times[name])
     seconds = times[limited_by]

@@ -86,7 +86,7 @@ def digest_of_scan(options: ScanOptions) -> ScannedDigest:
     budget = LocalBudget(budget_of(table, options), job=f"scan of {table.name}")
     with budget.within_limits():
         (task,) = scan_tasks(_log_plan(options, budget, table), options, table)
-        stream = PageStream(replace(task, digest=True), budget, _NullDecoder)
+        stream = PageStream(replace(task, digest=True), budget, NullDecoder)
         with closing(iter(stream)) as blocks:
             deque(blocks, 0)
     return ScannedDigest(stream.counts.digest, budget.usage().consumed_units)
@@ -99,7 +99,7 @@ def _log_plan(options: ScanOptions, budget: LocalBudget, table: TableDescription
     return plan
 
 
-class _NullDecoder:
+class NullDecoder:
     """Decoder that discards all pages."""
 
     def __init__(self) -> None:

@@ -107,6 +107,8 @@ def scans(do: Jobs) -> None:
     do(f"scan {TABLE} @folder --digest --job-id scan_1")
     do(f"scan {TABLE} @folder --mode append --job-id scan_2")
     do(f"scan {TABLE} @parts --partition-by day --job-id scan_3")
+    do(f"plan count {TABLE}")
+    do(f"count {TABLE} --segments 2")
     do(f"archive expired {TABLE} --ttl {TTL}")
     stop_a_scan(do)
     do("files @folder")
