@@ -49,8 +49,9 @@ from ddbio.testing.calls.kinesis_consumers import Subscription, initial_response
 from ddbio.testing.calls.reads import batch_get_item, get_item, query, scan
 from ddbio.testing.calls.statements import batch_execute_statement, execute_statement, execute_transaction
 from ddbio.testing.calls.streams import describe_stream, get_records, get_shard_iterator, list_streams
-from ddbio.testing.calls.tags import list_tags, tag_resource, untag_resource
+from ddbio.testing.calls.tags import delete_policy, get_policy, list_tags, put_policy, tag_resource, untag_resource
 from ddbio.testing.calls.transactions import transact_get_items, transact_write_items
+from ddbio.testing.calls.vectors import search_vectors
 from ddbio.testing.calls.writes import batch_write_item, delete_item, put_item, update_item
 from ddbio.testing.loading import load
 from ddbio.testing.refusal import Refusal, bad_signature, broken, invalid, unauthenticated, unknown_operation
@@ -84,6 +85,7 @@ _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] =
     "CreateTable": create_table,
     "DeleteBackup": delete_backup,
     "DeleteItem": delete_item,
+    "DeleteResourcePolicy": delete_policy,
     "DeleteTable": delete_table,
     "DescribeBackup": describe_backup,
     "DescribeBulkOperation": describe_bulk_operation,
@@ -99,6 +101,7 @@ _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] =
     "ExecuteTransaction": execute_transaction,
     "ExportTableToPointInTime": export_table,
     "GetItem": get_item,
+    "GetResourcePolicy": get_policy,
     "ImportTable": import_table,
     "ListBackups": list_backups,
     "ListBulkOperations": list_bulk_operations,
@@ -107,10 +110,12 @@ _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] =
     "ListTables": list_tables,
     "ListTagsOfResource": list_tags,
     "PutItem": put_item,
+    "PutResourcePolicy": put_policy,
     "Query": query,
     "RestoreTableFromBackup": restore_backup,
     "RestoreTableToPointInTime": restore_to_point_in_time,
     "Scan": scan,
+    "SearchVectors": search_vectors,
     "StartBulkPutItems": start_bulk_put,
     "TagResource": tag_resource,
     "TransactGetItems": transact_get_items,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ddbio.testing.expressions.legacy import LEGACY_MEMBERS, with_expressions
 from ddbio.testing.refusal import invalid, required_parameter, violations
 from ddbio.testing.request import name_problems
+from ddbio.testing.tables.vectors import MAX_DIMENSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,6 +147,17 @@ _THROUGHPUT = tuple(
     for member in ("ReadCapacityUnits", "WriteCapacityUnits")
 )
 _DEFINITIONS = Rule("AttributeDefinitions.*.AttributeType", ("B", "N", "S"))
+_VECTOR_INDEX = (
+    Rule("IndexName", least=3, most=255, is_required=True),
+    Rule("VectorAttribute", is_required=True),
+    Rule("VectorAttribute.AttributeName", least=1, most=255, is_required=True),
+    Rule("SearchSchema", least=1, shape="SearchSchemaElement"),
+    Rule("SearchSchema.*.SearchSchemaElementType", ("HASH", "INLINE_FILTER"), is_required=True),
+    Rule("Projection", is_required=True),
+    Rule("Projection.ProjectionType", ("ALL", "KEYS_ONLY", "INCLUDE"), is_required=True),
+    Rule("Dimensions", least=1, most=MAX_DIMENSIONS, is_required=True),
+    Rule("DistanceFunction", ("COSINE", "DOT_PRODUCT", "EUCLIDEAN"), is_required=True),
+)
 _TAG = (Rule("Tags.*.Key", least=1, most=128, is_required=True), Rule("Tags.*.Value", most=256, is_required=True))
 _CREATE = (
     Rule("AttributeDefinitions", is_required=True),
@@ -156,6 +168,7 @@ _CREATE = (
     Rule("LocalSecondaryIndexes.*.KeySchema", least=1, most=2, shape="KeySchemaElement"),
     *_THROUGHPUT,
     Rule("BillingMode", BILLING_MODES),
+    *(rule._replace(path=f"VectorIndexes.*.{rule.path}") for rule in _VECTOR_INDEX),
     *_TAG,
 )
 _ARN = Rule("ResourceArn", least=1, most=1283, is_required=True)
@@ -181,6 +194,12 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "ImportTable": tuple(rule._replace(path=f"TableCreationParameters.{rule.path}") for rule in _CREATE),
     "ListTables": (Rule("Limit", least=1, most=100),),
     "ListTagsOfResource": (_ARN,),
+    "SearchVectors": (
+        _CONSUMED,
+        Rule("IndexName", least=3, most=255, is_required=True),
+        Rule("SearchVector", least=1, most=MAX_DIMENSIONS, is_required=True),
+        Rule("TopK", least=1, is_required=True),
+    ),
     "PutItem": (*_WRITE, Rule("Item", is_required=True)),
     "Query": (*_PAGE, Rule("Limit", least=1, hides_value=True)),
     "Scan": (
@@ -207,14 +226,20 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     ),
     "UntagResource": (_ARN, Rule("TagKeys", is_required=True)),
     "UpdateItem": (*_WRITE, _KEY),
-    "UpdateTable": (_DEFINITIONS, *_THROUGHPUT, Rule("BillingMode", BILLING_MODES)),
+    "UpdateTable": (
+        _DEFINITIONS,
+        *_THROUGHPUT,
+        Rule("BillingMode", BILLING_MODES),
+        *(rule._replace(path=f"VectorIndexUpdates.*.Create.{rule.path}") for rule in _VECTOR_INDEX),
+        Rule("VectorIndexUpdates.*.Delete.IndexName", least=3, most=255, is_required=True),
+    ),
     "UpdateTimeToLive": (
         Rule("TimeToLiveSpecification", is_required=True),
         Rule("TimeToLiveSpecification.AttributeName", least=1, most=255),
     ),
 }
 # For a missing name, the operations on items return the model's message. The others have their own text.
-_ITEM_OPERATIONS = frozenset({"DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem"})
+_ITEM_OPERATIONS = frozenset({"DeleteItem", "GetItem", "PutItem", "Query", "Scan", "SearchVectors", "UpdateItem"})
 _TABLE_OPERATIONS = frozenset({"CreateTable", "DeleteTable", "DescribeTable", "UpdateTable"})
 _MIN_NAME_LENGTH, _MIN_NEW_NAME_LENGTH = 1, 3
 

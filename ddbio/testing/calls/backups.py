@@ -9,7 +9,7 @@ import json
 import secrets
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ddbio.testing.calls.control import describe
 from ddbio.testing.refusal import constraint, in_use, invalid, lacking, service_refusal, table_not_found
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
     from ddbio.testing.request import Request
     from ddbio.testing.tables.database import Database
-    from ddbio.testing.tables.table import Stored, Table
+    from ddbio.testing.tables.table import Index, Stored, Table
+    from ddbio.testing.tables.vectors import VectorIndex
 
+_AnyIndex = TypeVar("_AnyIndex", "Index", "VectorIndex")
 _MAX_LISTED = 100
 _MIN_NAME_LENGTH, _MAX_NAME_LENGTH = 3, 255
 
@@ -36,7 +38,13 @@ def create_backup(database: Database, request: Request) -> dict[str, Any]:
     now = database.wall_clock.now()
     arn = f"{table.arn}/backup/{int(now * 1000):014d}-{secrets.token_hex(4)}"
     items = [stored for _, stored in table.store.snapshot().entries()]
-    copy = replace(table, description=dict(table.description), indexes=dict(table.indexes), store=ItemStore())
+    copy = replace(
+        table,
+        description=dict(table.description),
+        indexes=dict(table.indexes),
+        vector_indexes=dict(table.vector_indexes),
+        store=ItemStore(),
+    )
     backup = Backup(arn, name, copy, items, now, now + database.job_seconds)
     database.backups[arn] = backup
     return {"BackupDetails": {**backup.details(now), "BackupStatus": "CREATING"}}
@@ -118,15 +126,8 @@ def _restored(
 def _like(source: Table, name: str) -> Table:
     """Return an empty table with the same definition. Time to live and recovery are not restored."""
     arn = f"{source.arn.rpartition('/')[0]}/{name}"
-    indexes = {
-        index.name: replace(
-            index,
-            arn=f"{arn}/index/{index.name}",
-            description={**index.description, "IndexArn": f"{arn}/index/{index.name}"},
-            store=ItemStore(),
-        )
-        for index in source.indexes.values()
-    }
+    indexes = {name: _empty(index, arn) for name, index in source.indexes.items()}
+    vector_indexes = {name: _empty(index, arn) for name, index in source.vector_indexes.items()}
     lost = ("StreamSpecification", "LatestStreamLabel", "LatestStreamArn")
     description = {member: value for member, value in source.description.items() if member not in lost}
     description["TableId"] = str(uuid.uuid4())
@@ -137,11 +138,18 @@ def _like(source: Table, name: str) -> Table:
         arn=arn,
         description=description,
         indexes=indexes,
+        vector_indexes=vector_indexes,
         store=ItemStore(),
         ready_at=0.0,
         tags={},
+        policy=None,
         **settings,
     )
+
+
+def _empty(index: _AnyIndex, table_arn: str) -> _AnyIndex:
+    arn = f"{table_arn}/index/{index.name}"
+    return replace(index, arn=arn, description={**index.description, "IndexArn": arn}, store=ItemStore())
 
 
 def _described(backup: Backup, now: float) -> dict[str, Any]:

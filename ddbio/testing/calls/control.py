@@ -16,13 +16,22 @@ from ddbio.testing.refusal import (
     not_found,
     table_not_found,
 )
-from ddbio.testing.tables.definition import Billing, add_index, attribute_types, define_table, with_stream
+from ddbio.testing.tables.definition import (
+    Billing,
+    add_index,
+    attribute_types,
+    define_table,
+    used_attributes,
+    with_stream,
+)
 from ddbio.testing.tables.table import Journal
+from ddbio.testing.tables.vectors import add_vector_index
 
 if TYPE_CHECKING:
     from ddbio.testing.request import Request
     from ddbio.testing.tables.database import Database
     from ddbio.testing.tables.table import Index, Table
+    from ddbio.testing.tables.vectors import VectorIndex
 
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_ListTables.html
@@ -83,14 +92,17 @@ def describe(table: Table, status: str) -> dict[str, Any]:
         "TableSizeBytes": table.store.size_bytes,
         "DeletionProtectionEnabled": False,
     }
-    for kind in ("Global", "Local"):
-        indexes = [
-            {**index.description, "ItemCount": index.store.count, "IndexSizeBytes": index.store.size_bytes}
-            for index in table.indexes.values()
-            if index.kind == kind
-        ]
+    kinds: dict[str, list[Index | VectorIndex]] = {
+        f"{kind}SecondaryIndexes": [index for index in table.indexes.values() if index.kind == kind]
+        for kind in ("Global", "Local")
+    }
+    kinds["VectorIndexes"] = list(table.vector_indexes.values())
+    for member, indexes in kinds.items():
         if indexes:
-            described[f"{kind}SecondaryIndexes"] = indexes
+            described[member] = [
+                {**index.description, "ItemCount": index.store.count, "IndexSizeBytes": index.store.size_bytes}
+                for index in indexes
+            ]
     return described
 
 
@@ -108,20 +120,54 @@ def update_table(database: Database, request: Request) -> dict[str, Any]:
     bills = any(member in request.members for member in _BILLING_MEMBERS)
     streams = request.mapping("StreamSpecification")
     index_updates = request.listing("GlobalSecondaryIndexUpdates") or []
-    if not bills and streams is None and not index_updates:
+    vector_updates = request.listing("VectorIndexUpdates") or []
+    if not bills and streams is None and not index_updates and not vector_updates:
         raise invalid(
-            "At least one of ProvisionedThroughput, BillingMode, UpdateStreamEnabled or "
-            "GlobalSecondaryIndexUpdates is required"
+            "At least one of ProvisionedThroughput, BillingMode, UpdateStreamEnabled, "
+            "GlobalSecondaryIndexUpdates or VectorIndexUpdates is required"
         )
-    if bills + (streams is not None) > 1 or sum("Update" not in update for update in index_updates) > 1:
+    changed_indexes = sum("Update" not in update for update in [*index_updates, *vector_updates])
+    if bills + (streams is not None) > 1 or changed_indexes > 1:
         raise limit_exceeded(
             "Subscriber limit exceeded: only one kind of change, and one index, is allowed per UpdateTable"
         )
     if bills or index_updates:
         _Change(database, table, request).run(index_updates, bills=bills)
+    for update in vector_updates:
+        _change_vector_index(table, request, update)
     if streams is not None:
         _change_stream(database, table, streams)
     return {"TableDescription": describe(table, "UPDATING")}
+
+
+def _change_vector_index(table: Table, request: Request, update: dict[str, Any]) -> None:
+    definitions = request.listing("AttributeDefinitions") or []
+    types = attribute_types([*table.description["AttributeDefinitions"], *definitions])
+    match update:
+        case {"Create": dict(definition)}:
+            index = add_vector_index(table, definition, types, on_demand="BillingModeSummary" in table.description)
+            # A new index omits items whose vectors it cannot hold.
+            for key, stored in table.store.snapshot().entries():
+                entry = index.entry(json.loads(stored.json))
+                if entry is not None:
+                    index.store.replace(key, entry)
+        case {"Delete": {"IndexName": str(name)}}:
+            if table.vector_indexes.pop(name, None) is None:
+                raise not_found(f"Requested resource not found: Index: {name} not found")
+        case dict():
+            raise invalid("VectorIndexUpdate requires exactly one of Create and Delete")
+        case _:
+            raise malformed()
+    _describe_attributes(table, types)
+
+
+def _describe_attributes(table: Table, types: dict[str, str]) -> None:
+    used = used_attributes(table)
+    if not used <= set(types):
+        raise invalid_values("Some index key attributes are not defined in AttributeDefinitions")
+    table.description["AttributeDefinitions"] = [
+        {"AttributeName": name, "AttributeType": tag} for name, tag in types.items() if name in used
+    ]
 
 
 def _change_stream(database: Database, table: Table, specification: dict[str, Any]) -> None:
@@ -150,6 +196,8 @@ class _Change:
     def run(self, index_updates: list[dict[str, Any]], *, bills: bool) -> None:
         table = self._table
         if bills:
+            if not self._billing.on_demand and table.vector_indexes:
+                raise invalid_values("A vector index requires a table with BillingMode PAY_PER_REQUEST")
             described = self._billing.description(self._request.members)
             self._check_changes(described)
             table.throughput = self._billing.throughput(self._request.members)
@@ -222,22 +270,13 @@ class _Change:
             entry = index.entry(item)
             if entry is not None:
                 index.store.replace(*entry)
-        self._describe_attributes(types)
+        _describe_attributes(table, types)
         self._declare(index)
 
     def _delete(self, index: Index) -> None:
         del self._table.indexes[index.name]
         self._database.capacity.forget(index.arn)
-        self._describe_attributes(attribute_types(self._table.description["AttributeDefinitions"]))
-
-    def _describe_attributes(self, types: dict[str, str]) -> None:
-        table = self._table
-        used = set(table.keys.names).union(*(index.keys.names for index in table.indexes.values()))
-        if not used <= set(types):
-            raise invalid_values("Some index key attributes are not defined in AttributeDefinitions")
-        table.description["AttributeDefinitions"] = [
-            {"AttributeName": name, "AttributeType": tag} for name, tag in types.items() if name in used
-        ]
+        _describe_attributes(self._table, attribute_types(self._table.description["AttributeDefinitions"]))
 
     def _declare(self, of: Table | Index) -> None:
         self._database.capacity.declare(of.arn, of.throughput, self._database.clock())

@@ -169,6 +169,9 @@ class Source:
         name = request.text("IndexName")
         if name is None:
             return cls(table, None)
+        if name in table.vector_indexes:
+            operation = "Query" if "KeyConditionExpression" in request.members else "Scan"
+            raise invalid(f"{operation} operation not supported on this index type{'.' * (operation == 'Query')}")
         index = table.indexes.get(name)
         if index is None:
             raise invalid(f"The table does not have the specified index: {name}")

@@ -1,10 +1,12 @@
-"""Calls that tag tables and list their tags."""
+"""Calls for the tags and the resource policies of tables."""
 
 from __future__ import annotations
 
+import json
+import zlib
 from typing import TYPE_CHECKING, Any
 
-from ddbio.testing.refusal import access_denied, invalid, invalid_values, malformed, not_found
+from ddbio.testing.refusal import access_denied, invalid, invalid_values, malformed, not_found, service_refusal
 from ddbio.testing.request import table_in_arn
 
 if TYPE_CHECKING:
@@ -44,6 +46,38 @@ def list_tags(database: Database, request: Request) -> dict[str, Any]:
     """List the tags of a table."""
     table = _table(database, request, access_denied)
     return {"Tags": [{"Key": key, "Value": value} for key, value in table.tags.items()]}
+
+
+def put_policy(database: Database, request: Request) -> dict[str, Any]:
+    """Set the resource policy of a table. The text must be a JSON object."""
+    table = _table(database, request, not_found)
+    text = request.required("Policy")
+    try:
+        is_object = type(json.loads(text)) is dict
+    except (TypeError, ValueError):
+        is_object = False
+    if not is_object:
+        raise invalid("Resource-based policy is not a JSON object")
+    table.policy = text
+    return {"RevisionId": _revision(text)}
+
+
+def get_policy(database: Database, request: Request) -> dict[str, Any]:
+    """Return the resource policy of a table."""
+    table = _table(database, request, not_found)
+    if table.policy is None:
+        raise service_refusal("PolicyNotFoundException", f"Resource-based policy not found for: {table.arn}")
+    return {"Policy": table.policy, "RevisionId": _revision(table.policy)}
+
+
+def delete_policy(database: Database, request: Request) -> dict[str, Any]:
+    """Remove the resource policy of a table."""
+    _table(database, request, not_found).policy = None
+    return {}
+
+
+def _revision(policy: str) -> str:
+    return str(zlib.crc32(policy.encode()))
 
 
 def _table(database: Database, request: Request, missing: Callable[[str], Refusal]) -> Table:

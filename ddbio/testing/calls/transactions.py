@@ -143,7 +143,7 @@ def write_all(database: Database, request: Request, actions: list[Action]) -> tu
         raise invalid("The aggregate size of the items in the transaction cannot exceed 4 MB")
     if len(done) < len(plans):
         raise canceled([_reason(plan) if isinstance(plan, Refusal) else _NONE for plan in plans])
-    draws = [[draw._replace(units=2 * draw.units) for draw in plan.change.draws] for plan in done]
+    draws = [[_of_transaction(draw) for draw in plan.change.draws] for plan in done]
     _check_capacity(database, draws)
     failures = [plan.failure for plan in done]
     if any(failures):
@@ -160,6 +160,10 @@ def write_all(database: Database, request: Request, actions: list[Action]) -> tu
         plan.change.apply()
     consumed = consumed_list(request, _by_table(tables, draws), database)
     return {**_with_units_per_kind(consumed, "Write"), **_metrics(database, request, done)}, done
+
+
+def _of_transaction(draw: Draw) -> Draw:
+    return draw if draw.kind == "Vector" else draw._replace(units=2 * draw.units)
 
 
 def _planned(planner: Planner, table: Table) -> Plan | Refusal:

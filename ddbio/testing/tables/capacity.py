@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-Kind: TypeAlias = Literal["Read", "Write"]
+Kind: TypeAlias = Literal["Read", "Write", "Vector"]
+"""Read units, write units, or the bytes of writes to a vector index, which no bucket limits."""
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html
 PARTITION_READ_PER_SECOND, PARTITION_WRITE_PER_SECOND = 3000, 1000
@@ -138,6 +139,8 @@ class Capacity:
     def refusal(self, draws: Iterable[Draw], now: float) -> Refusal | None:
         """Return the throttling error of a request with these draws, or None if it may pass."""
         for draw in draws:
+            if draw.kind == "Vector":
+                continue
             made = self._resources[draw.resource]
             bucket = made.total.get(draw.kind)
             if bucket is not None and not bucket.admits(now):
@@ -150,6 +153,8 @@ class Capacity:
     def charge(self, draws: Iterable[Draw], now: float) -> None:
         """Take the consumption of an admitted request."""
         for draw in draws:
+            if draw.kind == "Vector":
+                continue
             made = self._resources[draw.resource]
             if draw.kind in made.total:
                 made.total[draw.kind].take(draw.units, now)
@@ -170,6 +175,8 @@ class ConsumptionLog:
         """Add the consumption of one request. Units of an index count for its table."""
         interval = int((now - self._started_at) * _INTERVALS_PER_SECOND)
         for draw in draws:
+            if draw.kind == "Vector":
+                continue
             side = self._read if draw.kind == "Read" else self._write
             side[_table_of(draw.resource)][interval] += draw.units  # type: ignore[assignment]
 

@@ -203,7 +203,8 @@ def consumption_detail(request: Request) -> str:
 
 def consumed_capacity(table: Table, draws: Sequence[Draw], wanted: str) -> dict[str, Any]:
     """Return the ConsumedCapacity of the draws from one table and its indexes."""
-    capacity: dict[str, Any] = {"CapacityUnits": sum(draw.units for draw in draws), "TableName": table.name}
+    units_of_all = sum(draw.units for draw in draws if draw.kind != "Vector")
+    capacity: dict[str, Any] = {"CapacityUnits": units_of_all, "TableName": table.name}
     if wanted != "INDEXES":
         return capacity
     units: dict[str, defaultdict[str, float]] = {"Table": defaultdict(float)}
@@ -212,7 +213,8 @@ def consumed_capacity(table: Table, draws: Sequence[Draw], wanted: str) -> dict[
         units.setdefault(member, defaultdict(float))[name] += draw.units
     capacity["Table"] = {"CapacityUnits": units.pop("Table")[""]}
     for member, by_name in units.items():
-        capacity[member] = {name: {"CapacityUnits": value} for name, value in by_name.items()}
+        unit = "VectorWriteRequestBytes" if member == "VectorIndexes" else "CapacityUnits"
+        capacity[member] = {name: {unit: value} for name, value in by_name.items()}
     return capacity
 
 
@@ -220,6 +222,8 @@ def _member_of(draw: Draw) -> tuple[str, str]:
     if draw.local_index is not None:
         return "LocalSecondaryIndexes", draw.local_index
     _, _, index = draw.resource.partition("/index/")
+    if draw.kind == "Vector":
+        return "VectorIndexes", index
     return ("GlobalSecondaryIndexes", index) if index else ("Table", "")
 
 

@@ -22,6 +22,7 @@ from ddbio.testing.tables.table import (
     KeySchema,
     Table,
 )
+from ddbio.testing.tables.vectors import add_vector_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,6 +75,7 @@ def define_table(request: Request, defaults: Defaults) -> Table:
         throughput=billing.throughput(request.members),
     )
     table.tags |= request.tags()
+    table.policy = request.text("ResourcePolicy")
     stream = request.mapping("StreamSpecification")
     if stream is not None and stream.get("StreamEnabled"):
         table.description |= with_stream(stream)
@@ -86,7 +88,13 @@ def define_table(request: Request, defaults: Defaults) -> Table:
     for kind, member in kinds:
         for definition in request.listing(member) or ():
             add_index(table, kind, definition, types, billing)
-    _check_all_used(table, types)
+    for definition in request.listing("VectorIndexes") or ():
+        add_vector_index(table, definition, types, on_demand=on_demand)
+    if types.keys() != used_attributes(table):
+        raise invalid_values(
+            "Number of attributes in KeySchema does not exactly match number of attributes defined in "
+            "AttributeDefinitions"
+        )
     return table
 
 
@@ -259,8 +267,8 @@ def add_index(
     if type(name) is not str:
         raise malformed()
     checked_name(name, "IndexName")
-    if name in table.indexes:
-        raise invalid_values(f"Duplicate index name: {name}")
+    if name in table.indexes or name in table.vector_indexes:
+        raise invalid_values(f"Duplicate index name: {name} already exists")
     if projection_type not in _PROJECTIONS:
         raise invalid_values(f"Unknown ProjectionType: {projection_type}")
     keys = _key_schema(schema, types, max_attributes=MAX_INDEX_KEY_ATTRIBUTES if kind == "Global" else 1)
@@ -270,6 +278,9 @@ def add_index(
         )
     if kind == "Local" and (keys.partition != table.keys.partition or keys.sort is None):
         raise invalid_values(f"Index {name}: a local index has the table's partition key and a sort key of its own")
+    taken = {index.attribute for index in table.vector_indexes.values()}.intersection(keys.names)
+    if taken:
+        raise invalid_values(f"Index {name}: the key attribute {min(taken)} is the attribute of a vector index")
     included = frozenset(projection.get("NonKeyAttributes") or ()) if projection_type == "INCLUDE" else frozenset()
     arn = f"{table.arn}/index/{name}"
     described = {"IndexName": name, "KeySchema": schema, "Projection": projection, "IndexArn": arn}
@@ -287,10 +298,7 @@ def add_index(
     )
 
 
-def _check_all_used(table: Table, types: dict[str, str]) -> None:
-    used = set(table.keys.names).union(*(index.keys.names for index in table.indexes.values()))
-    if used != set(types):
-        raise invalid_values(
-            "Number of attributes in KeySchema does not exactly match number of attributes defined in "
-            "AttributeDefinitions"
-        )
+def used_attributes(table: Table) -> set[str]:
+    """Return the attributes of a table that need a definition: those of all keys and search schemas."""
+    keys = (index.keys.names for index in table.indexes.values())
+    return set(table.keys.names).union(*keys, *(index.search_names for index in table.vector_indexes.values()))

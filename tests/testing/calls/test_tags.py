@@ -3,7 +3,14 @@ from __future__ import annotations
 import pytest
 
 from ddbio.testing.calls.control import delete_table
-from ddbio.testing.calls.tags import list_tags, tag_resource, untag_resource
+from ddbio.testing.calls.tags import (
+    delete_policy,
+    get_policy,
+    list_tags,
+    put_policy,
+    tag_resource,
+    untag_resource,
+)
 from ddbio.testing.refusal import Refusal
 from ddbio.testing.request import Request
 from ddbio.testing.validation import validated
@@ -77,3 +84,20 @@ def test_keys_of_tags_are_text(hold):
     held.create()
     with pytest.raises(Refusal):
         held.call(untag_resource, ResourceArn=held.database.tables["tab"].arn, TagKeys=[[]])
+
+
+def test_a_table_has_one_resource_policy(hold):
+    """The policy is that of the creation or the last put, until it is deleted. It is a JSON object."""
+    held = hold()
+    held.create(ResourcePolicy='{"Version": "2012-10-17"}')
+    arn = held.database.tables["tab"].arn
+    assert held.call(get_policy, ResourceArn=arn)["Policy"] == '{"Version": "2012-10-17"}'
+    revision = held.call(put_policy, ResourceArn=arn, Policy="{}")["RevisionId"]
+    assert held.call(get_policy, ResourceArn=arn) == {"Policy": "{}", "RevisionId": revision}
+    for text in ("[]", "no JSON"):
+        with pytest.raises(Refusal, match="not a JSON object"):
+            held.call(put_policy, ResourceArn=arn, Policy=text)
+    held.call(delete_policy, ResourceArn=arn)
+    with pytest.raises(Refusal) as caught:
+        held.call(get_policy, ResourceArn=arn)
+    assert caught.value.body["__type"].endswith("#PolicyNotFoundException")
