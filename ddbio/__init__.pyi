@@ -401,7 +401,8 @@ def create_table(table: str, **options: Unpack[CreateTableKeywords]) -> CreatedT
 def create_table_like(source: str, target: str, **options: Unpack[CreateLikeKeywords]) -> CreatedTable:
     """Create a table like another one, wait until it is ACTIVE, and return its name and the request that created it.
 
-    Keys, indexes, billing, streams, encryption, table class, deletion protection and time to live are the source's.
+    Keys, indexes, billing, streams, encryption, table class, deletion protection and time to live are the source's,
+    with ``copy_tags`` and ``copy_policy`` also tags and resource policy.
 
     Parameters
     ----------

@@ -538,6 +538,10 @@ class CreateLikeKeywords(WaitPolicyKeywords, total=False):
     """Warm throughput in WCU/s. AWS bills units above 4,000."""
     warm_read_units: int | None
     """Warm throughput in RCU/s. AWS bills units above 12,000."""
+    copy_tags: bool
+    """Also copy the tags of the source."""
+    copy_policy: bool
+    """Also copy the resource policy of the source, with the ARN of the new table."""
 
 
 class CreateTableKeywords(WaitPolicyKeywords, total=False):

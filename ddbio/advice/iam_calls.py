@@ -219,6 +219,10 @@ def creates_like(source: str, target: str, when: str = "") -> tuple[Row, ...]:
         *creates(target, when),
         Row("SetTimeToLive", "dynamodb:UpdateTimeToLive", f"table:{target}", when),
         Row("EncryptTheNewTable", "kms:DescribeKey kms:CreateGrant", f"newkey:{target}", when),
+        Row("ReadTheTags", "dynamodb:ListTagsOfResource", f"table:{source}", f"{when} copy_tags"),
+        Row("TagTheNewTable", "dynamodb:TagResource", f"table:{target}", f"{when} copy_tags"),
+        Row("ReadThePolicy", "dynamodb:GetResourcePolicy", f"table:{source}", f"{when} copy_policy"),
+        Row("SetThePolicy", "dynamodb:PutResourcePolicy", f"table:{target}", f"{when} copy_policy"),
     )
 
 
@@ -385,6 +389,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
         *reads_items("source"),
         *creates_like("source", "target", "create_target !dry_run"),
         Row("SeeTimeToLive", "dynamodb:DescribeTimeToLive", "table:source", "create_target dry_run"),
+        Row("ReadTheTags", "dynamodb:ListTagsOfResource", "table:source", "create_target copy_tags dry_run"),
         Row("DescribeTheTarget", "dynamodb:DescribeTable", "table:target"),
         Row("WriteInBatches", "dynamodb:BatchWriteItem", "table:target", "writes=batch !dry_run"),
         Row("PutItems", "dynamodb:PutItem", "table:target", "writes=put !dry_run"),

@@ -16,7 +16,13 @@ from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.error_codes import error_code, may_pass, to_ddbio_error
-from ddbio.aws.table_description import IndexDescription, IndexKey, RecoveryDescription, TableDescription
+from ddbio.aws.table_description import (
+    IndexDescription,
+    IndexKey,
+    RecoveryDescription,
+    TableDescription,
+    VectorIndexDescription,
+)
 from ddbio.errors import NotFoundError, ServiceError
 from ddbio.retrying import retrying
 
@@ -33,6 +39,8 @@ _MAX_KEY_BYTES = {"HASH": 2048, "RANGE": 1024}
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_UpdateContinuousBackups.html
 _RECOVERY_NOT_READY = "ContinuousBackupsUnavailableException"
 _RECOVERY_POLL_SECONDS = 2.0
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_GetResourcePolicy.html
+_NO_POLICY = "PolicyNotFoundException"
 
 # Permissions whose names differ from the operation.
 _PERMISSIONS = {
@@ -172,7 +180,14 @@ def parse_table_description(described: Mapping[str, Any]) -> TableDescription:
         warm_rcu=table.get("WarmThroughput", {}).get("ReadUnitsPerSecond"),
         idle_seconds=_age_seconds(table.get("CreationDateTime")),
         infrequent_access=table.get("TableClassSummary", {}).get("TableClass") == "STANDARD_INFREQUENT_ACCESS",
+        vector_indexes=tuple(_vector_index(index, types) for index in table.get("VectorIndexes", [])),
     )
+
+
+def shows_vector_indexes(spec: ClientSpec) -> bool:
+    """Return whether the installed botocore shows vector indexes in the responses of DescribeTable."""
+    client: Any = spec.client("dynamodb")
+    return "VectorIndexes" in client.meta.service_model.shape_for("TableDescription").members
 
 
 def read_table_definition(spec: ClientSpec, table: str) -> tuple[dict[str, Any], str | None]:
@@ -199,6 +214,57 @@ def create_table(spec: ClientSpec, request: dict[str, Any]) -> None:
         As :func:`call`.
     """
     call(spec, "CreateTable", f"table {request['TableName']!r}", request, idempotent=False)
+
+
+def read_tags(spec: ClientSpec, arn: str) -> list[dict[str, str]]:
+    """Return the tags of a table, as members of a CreateTable request. Tags of AWS (``aws:…``) cannot be set.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, EndpointError, ServiceError
+        As :func:`call`.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_ListTagsOfResource.html
+    """
+    pages = list_pages(spec, "ListTagsOfResource", f"tags of {arn}", {"ResourceArn": arn})
+    return [tag for page in pages for tag in page["Tags"] if not tag["Key"].startswith("aws:")]
+
+
+def read_policy(spec: ClientSpec, arn: str) -> str | None:
+    """Return the resource policy of a table, or None.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, EndpointError, ServiceError
+        As :func:`call`.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_GetResourcePolicy.html
+    """
+    try:
+        return str(call(spec, "GetResourcePolicy", f"policy of {arn}", {"ResourceArn": arn})["Policy"])
+    except ServiceError as error:
+        if error.code != _NO_POLICY:
+            raise
+        return None
+
+
+def put_policy(spec: ClientSpec, arn: str, policy: str) -> None:
+    """Set the resource policy of a table.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, EndpointError, ServiceError
+        As :func:`call`.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_PutResourcePolicy.html
+    """
+    call(spec, "PutResourcePolicy", f"policy of {arn}", {"ResourceArn": arn, "Policy": policy})
 
 
 def enable_time_to_live(spec: ClientSpec, table: str, attribute: str) -> None:
@@ -328,6 +394,23 @@ def _index(index: Mapping[str, Any], types: Mapping[str, str], *, is_global: boo
         projected=_projected(index.get("Projection", {})),
         warm_rcu=index.get("WarmThroughput", {}).get("ReadUnitsPerSecond"),
         warm_wcu=index.get("WarmThroughput", {}).get("WriteUnitsPerSecond"),
+    )
+
+
+def _vector_index(index: Mapping[str, Any], types: Mapping[str, str]) -> VectorIndexDescription:
+    schema = [(part["AttributeName"], part["SearchSchemaElementType"]) for part in index.get("SearchSchema", [])]
+    hashes = [name for name, kind in schema if kind == "HASH"]
+    return VectorIndexDescription(
+        name=index["IndexName"],
+        attribute=index["VectorAttribute"]["AttributeName"],
+        dimensions=int(index["Dimensions"]),
+        distance_function=index["DistanceFunction"],
+        item_count=int(index.get("ItemCount", 0)),
+        size_bytes=int(index.get("IndexSizeBytes", 0)),
+        partition_name=hashes[0] if hashes else None,
+        filter_names=tuple(name for name, kind in schema if kind != "HASH"),
+        keys=tuple(IndexKey(name, types[name], _MAX_KEY_BYTES["HASH"], index["IndexName"]) for name in hashes),
+        projected=_projected(index.get("Projection", {})),
     )
 
 

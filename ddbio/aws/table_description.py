@@ -54,6 +54,32 @@ class IndexDescription:
 
 
 @dataclass(frozen=True)
+class VectorIndexDescription:
+    """Description of a vector index.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_VectorIndexDescription.html
+    """
+
+    name: str
+    attribute: str
+    """The attribute with the vectors."""
+    dimensions: int
+    distance_function: str
+    item_count: int
+    size_bytes: int
+    partition_name: str | None = None
+    """The HASH attribute of the search schema. The index omits items without it."""
+    filter_names: tuple[str, ...] = ()
+    """The INLINE_FILTER attributes of the search schema."""
+    keys: tuple[IndexKey, ...] = ()
+    """The HASH attribute with its type and maximum size. Items with another value are refused."""
+    projected: tuple[str, ...] | None = None
+    """Projected attributes in addition to the keys, the search schema and the vector, or None for all."""
+
+
+@dataclass(frozen=True)
 class TableDescription(Result):
     """Description of a table by DescribeTable.
 
@@ -80,6 +106,8 @@ class TableDescription(Result):
     """Time over which unused capacity may have accumulated: since the table was created; 0 if unknown."""
     infrequent_access: bool = False
     """Whether the table class is Standard-Infrequent Access, which has different prices."""
+    vector_indexes: tuple[VectorIndexDescription, ...] = field(default=())
+    """Vector indexes. botocore older than 1.43.64 does not show them."""
 
     @property
     def region(self) -> str | None:

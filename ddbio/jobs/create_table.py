@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ddbio.aws.table_description import IndexKey
@@ -19,6 +20,8 @@ _KEY_TYPES = frozenset({"S", "N", "B"})
 _MAX_KEY_ATTRIBUTES = 2
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.DesignPattern.MultiAttributeKeys.html
 _MAX_INDEX_ATTRIBUTES = 4
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_VectorIndex.html
+_VECTOR_MEMBERS = ("IndexName", "VectorAttribute", "SearchSchema", "Projection", "Dimensions", "DistanceFunction")
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
 _MAX_KEY_BYTES = {"HASH": 2048, "RANGE": 1024}
 
@@ -55,7 +58,7 @@ def format_key(key: tuple[tuple[str, str], ...]) -> str:
 def create_table_request(described: Mapping[str, Any], options: CreateLikeOptions) -> dict[str, Any]:
     """Return the CreateTable request for a table with the keys, indexes, billing and settings of another.
 
-    Time to live needs a separate call. Tags, resource policies, replicas, auto scaling, alarms and point-in-time
+    Time to live, tags and the resource policy need other calls. Replicas, auto scaling, alarms and point-in-time
     recovery are not copied.
 
     Parameters
@@ -66,7 +69,8 @@ def create_table_request(described: Mapping[str, Any], options: CreateLikeOption
     Raises
     ------
     OptionError
-        If the source is encrypted with a KMS key, the target is in another region or account, and no key is given.
+        If the source is encrypted with a KMS key, the target is in another region or account, and no key is given; or the
+        source has vector indexes and the target would be provisioned.
 
     References
     ----------
@@ -87,6 +91,13 @@ def create_table_request(described: Mapping[str, Any], options: CreateLikeOption
         request["GlobalSecondaryIndexes"] = [
             {**_index(index), **_throughput(index, options, on_demand=on_demand)} for index in shared
         ]
+    if vectors := described.get("VectorIndexes"):
+        if not on_demand:
+            raise OptionError(
+                f"table {described['TableName']!r} has vector indexes, which only on-demand tables can have: give "
+                "billing on_demand"
+            )
+        request["VectorIndexes"] = [_vector_index(index) for index in vectors]
     if described.get("StreamSpecification", {}).get("StreamEnabled"):
         request["StreamSpecification"] = described["StreamSpecification"]
     if (table_class := described.get("TableClassSummary", {}).get("TableClass")) is not None:
@@ -100,6 +111,39 @@ def create_table_request(described: Mapping[str, Any], options: CreateLikeOption
 
 def _index(described: Mapping[str, Any]) -> dict[str, Any]:
     return {name: described[name] for name in ("IndexName", "KeySchema", "Projection")}
+
+
+def _vector_index(described: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: described[name] for name in _VECTOR_MEMBERS if name in described}
+
+
+def hidden_attributes(described: Mapping[str, Any]) -> list[str]:
+    """Return the defined attributes of a table that no visible key or search schema uses.
+
+    An older botocore hides vector indexes, but not the definitions of the attributes in their search schemas.
+    """
+    indexes = [*described.get("GlobalSecondaryIndexes", ()), *described.get("LocalSecondaryIndexes", ())]
+    schemas = [index["KeySchema"] for index in (described, *indexes)]
+    schemas += [index.get("SearchSchema", ()) for index in described.get("VectorIndexes", ())]
+    used = {part["AttributeName"] for schema in schemas for part in schema}
+    defined = (definition["AttributeName"] for definition in described["AttributeDefinitions"])
+    return [name for name in defined if name not in used]
+
+
+def policy_for(policy: str, source_arn: str, target_arn: str) -> str:
+    """Return the resource policy of a table for another table: with the ARN of the target instead of the source's."""
+
+    def moved(value: Any) -> Any:
+        match value:
+            case str() if value == source_arn or value.startswith(f"{source_arn}/"):
+                return target_arn + value[len(source_arn) :]
+            case list():
+                return [moved(element) for element in value]
+            case dict():
+                return {name: moved(member) for name, member in value.items()}
+        return value
+
+    return json.dumps(moved(json.loads(policy)))
 
 
 def _throughput(described: Mapping[str, Any], options: CreateLikeOptions, *, on_demand: bool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from ddbio.aws.control_plane import describe_table, read_table_definition
+from ddbio.aws.control_plane import describe_table
 from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import STOP_RATIO, JobLimits, check_limits
 from ddbio.budget.pacing import DEFAULT_RATIO
@@ -19,7 +19,6 @@ from ddbio.items.capacity import READ_UNIT_BYTES, WriteCost, read_units, write_u
 from ddbio.items.index_units import SampledWrites
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.costs import job_cost
-from ddbio.jobs.create_table import create_table_request
 from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.jobs.prices import Cost, joined_cost
 from ddbio.jobs.report import Clock, PlannedReport
@@ -30,7 +29,7 @@ from ddbio.load.encode import raw_item_reader
 from ddbio.load.load import write_raw_items
 from ddbio.load.options import WriteOptions
 from ddbio.load.plan import BATCH_LANES, plan_write, requests_of, write_estimate
-from ddbio.load.tables import create_like, is_table
+from ddbio.load.tables import create_like, define_like, is_table
 from ddbio.options import connection_of
 from ddbio.scan.describe import describe_scan, plan_of, plan_of_statistics, scan_tasks
 from ddbio.scan.options import ScanOptions
@@ -172,8 +171,7 @@ def plan_copy(options: CopyOptions, from_file: str | None = None) -> CopyPlan:
         options, target, plan_of(options_of_scan, None, table, target), plan_write(target, _write_options(options))
     )
     if created:
-        described, _ = read_table_definition(dynamodb_spec(options), options.source)
-        copy_plan = replace(copy_plan, write=None, creates=create_table_request(described, options))
+        copy_plan = replace(copy_plan, write=None, creates=define_like(options).request)
     return copy_plan
 
 

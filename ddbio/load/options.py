@@ -173,6 +173,10 @@ class CreateLikeOptions(WaitPolicyOptions):
     """Warm throughput in WCU/s. AWS bills units above 4,000."""
     warm_read_units: Annotated[int, Field(ge=12_000)] | None = None
     """Warm throughput in RCU/s. AWS bills units above 12,000."""
+    copy_tags: bool = False
+    """Also copy the tags of the source."""
+    copy_policy: bool = False
+    """Also copy the resource policy of the source, with the ARN of the new table."""
 
     @property
     def target_connection(self) -> ConnectionOptions:

@@ -111,7 +111,7 @@ def plan_write(table: TableDescription, options: WriteOptions) -> WritePlan:
         wcu_per_second=budget,
         ramp=ramp_of(table, options),
         compress_requests=options.compress_requests,
-        index_keys=tuple(key for index in table.indexes for key in index.keys),
+        index_keys=tuple(key for index in (*table.indexes, *table.vector_indexes) for key in index.keys),
     )
 
 

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ddbio.aws.control_plane import create_table, describe_table, enable_time_to_live, read_table_definition
+from ddbio.aws.control_plane import (
+    create_table,
+    describe_table,
+    enable_time_to_live,
+    put_policy,
+    read_policy,
+    read_table_definition,
+    read_tags,
+    shows_vector_indexes,
+)
 from ddbio.aws.table_description import TableDescription
 from ddbio.errors import (
     AccessDeniedError,
@@ -14,10 +24,19 @@ from ddbio.errors import (
     ExportIncompleteError,
     NotFoundError,
     OptionError,
+    ServiceError,
     TargetError,
 )
 from ddbio.jobs.clients import dynamodb_spec
-from ddbio.jobs.create_table import NewTable, create_table_request, format_key, new_table_request, parse_key
+from ddbio.jobs.create_table import (
+    NewTable,
+    create_table_request,
+    format_key,
+    hidden_attributes,
+    new_table_request,
+    parse_key,
+    policy_for,
+)
 from ddbio.jobs.waiting import await_end
 from ddbio.options import WaitPolicyOptions, connection_of
 from ddbio.result import Result
@@ -25,11 +44,16 @@ from ddbio.storage.meta import META, is_manifest, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from ddbio.aws.client import ClientSpec
     from ddbio.load.options import CreateLikeOptions, CreateTableOptions, LoadOptions
     from ddbio.options import ConnectionOptions
+
+
+_LOG = logging.getLogger("ddbio.table")
+
+# Service model of DynamoDB in botocore: https://github.com/boto/botocore/blob/develop/CHANGELOG.rst
+VECTORS_SINCE = "1.43.64"
 
 
 @dataclass(frozen=True)
@@ -77,7 +101,8 @@ def create(options: CreateTableOptions) -> CreatedTable:
 def create_like(options: CreateLikeOptions) -> CreatedTable:
     """Create a table like another one, wait until it is ACTIVE, and return its name and the request that created it.
 
-    Keys, indexes, billing, streams, encryption, table class, deletion protection and time to live are the source's.
+    Keys, indexes, billing, streams, encryption, table class, deletion protection and time to live are the source's,
+    with ``copy_tags`` and ``copy_policy`` also tags and resource policy.
 
     Raises
     ------
@@ -86,12 +111,55 @@ def create_like(options: CreateLikeOptions) -> CreatedTable:
     DdbioError
         If the source cannot be described or the target not be created.
     """
-    described, expiry = read_table_definition(dynamodb_spec(options), options.source)
-    spec = dynamodb_spec(options.target_connection)
-    created = _create(spec, create_table_request(described, options), options)
-    if expiry is not None:
-        enable_time_to_live(spec, options.target, expiry)
+    source_spec, spec = dynamodb_spec(options), dynamodb_spec(options.target_connection)
+    definition = define_like(options)
+    source_arn = definition.source_arn
+    policy = read_policy(source_spec, source_arn) if options.copy_policy else None
+    created = _create(spec, definition.request, options)
+    if definition.expiry is not None:
+        enable_time_to_live(spec, options.target, definition.expiry)
+    if policy is not None:
+        target_arn = describe_table(spec, options.target).arn
+        put_policy(spec, target_arn, policy_for(policy, source_arn, target_arn))
     return created
+
+
+class LikeDefinition(NamedTuple):
+    """Definition of a table like another: ARN of the source, CreateTable request, and time-to-live attribute."""
+
+    source_arn: str
+    request: dict[str, Any]
+    expiry: str | None
+
+
+def define_like(options: CreateLikeOptions) -> LikeDefinition:
+    """Return the definition of a table like another one. It includes the tags with ``copy_tags``.
+
+    Raises
+    ------
+    ServiceError
+        The source has vector indexes that the installed botocore hides.
+    DdbioError
+        The source cannot be described.
+    """
+    spec = dynamodb_spec(options)
+    described, expiry = read_table_definition(spec, options.source)
+    arn = described.get("TableArn", options.source)
+    if not shows_vector_indexes(spec):
+        if hidden := hidden_attributes(described):
+            raise ServiceError(
+                f"table {options.source!r} defines {', '.join(hidden)}, which no visible index uses: install boto3 "
+                f"{VECTORS_SINCE} or newer, which shows vector indexes"
+            )
+        if described.get("BillingModeSummary", {}).get("BillingMode") == "PAY_PER_REQUEST":
+            _LOG.warning(
+                "table %s: if it has vector indexes, the new table lacks them: boto3 %s or newer shows them",
+                options.source,
+                VECTORS_SINCE,
+            )
+    request = create_table_request(described, options)
+    tags = read_tags(spec, arn) if options.copy_tags else []
+    return LikeDefinition(arn, {**request, "Tags": tags} if tags else request, expiry)
 
 
 def is_table(spec: ClientSpec, table: str) -> bool:

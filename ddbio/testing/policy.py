@@ -61,6 +61,9 @@ _STATEMENT_MEMBERS = {
     "ExecuteStatement": None,
     "ExecuteTransaction": "TransactStatements",
 }
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Tagging.Operations.html
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/rbac-create-table.html
+_CREATION_ACTIONS = {"Tags": "dynamodb:TagResource", "ResourcePolicy": "dynamodb:PutResourcePolicy"}
 _RESTORE_ACTIONS = ("BatchWriteItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem")
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataImport.Requesting.html
 _LOG_ACTIONS = (
@@ -331,6 +334,7 @@ class PolicyProxy:
             yield Permission(action, members["ShardIterator"].partition("|")[0])
         if operation == "ListStreams":
             yield Permission(action, "*")
+        yield from _creation_permissions(operation, members, arn_of)
         yield from self._service_permissions(operation, members, arn_of, region)
 
     def _partiql_permissions(
@@ -468,3 +472,10 @@ def _deletions(bucket: str, refused: list[Permission]) -> HttpReply:
         for permission in refused
     )
     return HttpReply(_OK, [f"<DeleteResult>{errors}</DeleteResult>".encode()], _XML)
+
+
+def _creation_permissions(operation: str, members: Mapping[str, Any], arn_of: Any) -> Iterator[Permission]:
+    """Yield the permissions of the settings that a new table has from its creation."""
+    for member, action in _CREATION_ACTIONS.items():
+        if operation == "CreateTable" and members.get(member):
+            yield Permission(action, arn_of(members["TableName"]))

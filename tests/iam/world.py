@@ -132,6 +132,8 @@ def make(world):
         ],
         StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
     )
+    dynamodb.tag_resource(ResourceArn=TABLE, Tags=[{"Key": "team", "Value": "shop"}])
+    dynamodb.put_resource_policy(ResourceArn=TABLE, Policy='{"Version": "2012-10-17", "Statement": []}')
     dynamodb.update_time_to_live(TableName="orders", TimeToLiveSpecification={"Enabled": True, "AttributeName": "ttl"})
     dynamodb.update_continuous_backups(
         TableName="orders", PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}

@@ -1,9 +1,18 @@
 """Requests for tables like others: the copied settings, and the refused ones."""
 
+import json
+
 import pytest
 
 from ddbio.errors import OptionError
-from ddbio.jobs.create_table import NewTable, create_table_request, index_keys, new_table_request
+from ddbio.jobs.create_table import (
+    NewTable,
+    create_table_request,
+    hidden_attributes,
+    index_keys,
+    new_table_request,
+    policy_for,
+)
 from ddbio.load.options import CreateLikeOptions
 
 MODEL = {
@@ -100,3 +109,50 @@ def test_malformed_index_keys_are_refused(text):
     """An index with too many, repeated, empty or untyped attributes is refused with the syntax."""
     with pytest.raises(OptionError, match="is no index: write"):
         index_keys([text])
+
+
+VECTOR_INDEX = {
+    "IndexName": "by_meaning",
+    "VectorAttribute": {"AttributeName": "embedding"},
+    "SearchSchema": [{"AttributeName": "tenant", "SearchSchemaElementType": "HASH"}],
+    "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["title"]},
+    "Dimensions": 384,
+    "DistanceFunction": "COSINE",
+}
+
+
+def test_vector_indexes_are_taken_over():
+    """The request has their definitions, without the description's status, sizes and ARN."""
+    described = {**VECTOR_INDEX, "IndexStatus": "ACTIVE", "IndexSizeBytes": 9, "ItemCount": 1, "IndexArn": "arn"}
+    assert like({"VectorIndexes": [described]})["VectorIndexes"] == [VECTOR_INDEX]
+
+
+def test_a_provisioned_table_has_no_vector_indexes():
+    """The error names the option that solves it, and the option does."""
+    provisioned = {
+        "BillingModeSummary": {"BillingMode": "PROVISIONED"},
+        "ProvisionedThroughput": {"ReadCapacityUnits": 1, "WriteCapacityUnits": 1},
+        "VectorIndexes": [VECTOR_INDEX],
+    }
+    with pytest.raises(OptionError, match=r"'model' has vector indexes.*billing on_demand"):
+        like(provisioned)
+    assert like(provisioned, billing="on_demand")["VectorIndexes"] == [VECTOR_INDEX]
+
+
+def test_attributes_of_hidden_search_schemas():
+    """An attribute that no key and no visible search schema uses belongs to a hidden index."""
+    tenant = {"AttributeName": "tenant", "AttributeType": "S"}
+    described = {**MODEL, "AttributeDefinitions": [*MODEL["AttributeDefinitions"], tenant]}
+    assert hidden_attributes(described) == ["tenant"]
+    assert hidden_attributes({**described, "VectorIndexes": [VECTOR_INDEX]}) == []
+    key = [{"AttributeName": "tenant", "KeyType": "HASH"}]
+    assert hidden_attributes({**described, "GlobalSecondaryIndexes": [{"KeySchema": key}]}) == []
+
+
+def test_a_policy_names_the_new_table():
+    """The ARN of the source and of its indexes is replaced, that of other resources is not."""
+    source, target = "arn:aws:dynamodb:us-east-1:1:table/model", "arn:aws:dynamodb:eu-west-1:2:table/made"
+    statement = {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::1:root"}, "Action": "dynamodb:*"}
+    policy = {"Statement": [{**statement, "Resource": [source, f"{source}/index/i", f"{source}2"]}]}
+    moved = json.loads(policy_for(json.dumps(policy), source, target))
+    assert moved == {"Statement": [{**statement, "Resource": [target, f"{target}/index/i", f"{source}2"]}]}

@@ -4,13 +4,23 @@ import json
 from pathlib import Path
 
 import boto3
+import botocore.session
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from item_strategies import ITEMS
 
 import ddbio
-from ddbio.errors import NotFoundError, OptionError, PartialWriteError, SchemaError, TargetError, ValidationError
+from ddbio.aws.table_description import IndexKey, VectorIndexDescription
+from ddbio.errors import (
+    NotFoundError,
+    OptionError,
+    PartialWriteError,
+    SchemaError,
+    ServiceError,
+    TargetError,
+    ValidationError,
+)
 from ddbio.load.copy import CopyReport, plan_copy
 from ddbio.load.options import CopyOptions
 from ddbio.testing import FakeDynamoDB, MotoServer
@@ -241,6 +251,112 @@ def test_a_table_like_another_is_alike(backend, billing):
     assert shape(made, billing) == shape(model, billing)
     if billing == "on_demand":
         assert made["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
+
+
+@pytest.mark.parametrize("backend", [FakeDynamoDB, MotoServer])
+def test_tags_and_policy_are_copied_on_request(backend):
+    """A table like another has its tags and its policy only with the options. The policy names the new table."""
+    with backend() as server:
+        client = client_of(server)
+        client.create_table(TableName="model", **RICH, Tags=[{"Key": "team", "Value": "shop"}])
+        source = client.describe_table(TableName="model")["Table"]["TableArn"]
+        policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Resource": source}]}
+        client.put_resource_policy(ResourceArn=source, Policy=json.dumps(policy))
+        at = {"endpoint_url": server.endpoint_url, "region": "us-east-1"}
+        ddbio.create_table_like("model", "plain", **at)
+        ddbio.create_table_like("model", "made", copy_tags=True, copy_policy=True, **at)
+        # The new table has neither, and is copied without an error.
+        ddbio.create_table_like("plain", "again", copy_tags=True, copy_policy=True, **at)
+        arns = {name: client.describe_table(TableName=name)["Table"]["TableArn"] for name in ("plain", "made", "again")}
+        tags = {name: client.list_tags_of_resource(ResourceArn=arn)["Tags"] for name, arn in arns.items()}
+        copied = json.loads(client.get_resource_policy(ResourceArn=arns["made"])["Policy"])
+        for name in ("plain", "again"):
+            with pytest.raises(client.exceptions.PolicyNotFoundException):
+                client.get_resource_policy(ResourceArn=arns[name])
+    assert tags == {"plain": [], "made": [{"Key": "team", "Value": "shop"}], "again": []}
+    assert copied["Statement"] == [{"Effect": "Allow", "Resource": arns["made"]}]
+
+
+VECTOR_INDEX = {
+    "IndexName": "by_meaning",
+    "VectorAttribute": {"AttributeName": "embedding"},
+    "SearchSchema": [{"AttributeName": "tenant", "SearchSchemaElementType": "HASH"}],
+    "Projection": {"ProjectionType": "KEYS_ONLY"},
+    "Dimensions": 2,
+    "DistanceFunction": "EUCLIDEAN",
+}
+VECTOR_TABLE = {
+    "TableName": "documents",
+    "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
+    "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "tenant")],
+    "BillingMode": "PAY_PER_REQUEST",
+    "VectorIndexes": [VECTOR_INDEX],
+}
+
+
+def test_a_copy_keeps_vector_indexes(server):
+    """The created target has the source's vector indexes, with the same entries."""
+    client = client_of(server)
+    client.create_table(**VECTOR_TABLE)
+    for number in range(3):
+        vector = {"L": [{"N": str(number)}, {"N": "1"}]}
+        item = {"pk": {"S": str(number)}, "tenant": {"S": "t"}, "embedding": vector}
+        client.put_item(TableName="documents", Item=item)
+    ddbio.copy_table("documents", "copied", create_target=True, verify=True, endpoint_url=server.endpoint_url)
+    (index,) = ddbio.describe_table("copied", endpoint_url=server.endpoint_url).vector_indexes
+    assert index == VectorIndexDescription(
+        name="by_meaning",
+        attribute="embedding",
+        dimensions=2,
+        distance_function="EUCLIDEAN",
+        item_count=3,
+        size_bytes=3 * (4 * 2 + len("embedding") + len("pk0tenantt")),
+        partition_name="tenant",
+        keys=(IndexKey("tenant", "S", 2048, "by_meaning"),),
+        projected=(),
+    )
+
+
+@pytest.fixture
+def older_session(tmp_path):
+    """Return a session of boto3 whose service model has no vector indexes, as before botocore 1.43.64."""
+    loader = botocore.session.get_session().get_component("data_loader")
+    model = loader.load_service_model("dynamodb", "service-2")
+    for shape in ("TableDescription", "CreateTableInput"):
+        del model["shapes"][shape]["members"]["VectorIndexes"]
+    folder = tmp_path / "dynamodb" / "2012-08-10"
+    folder.mkdir(parents=True)
+    (folder / "service-2.json").write_text(json.dumps(model))
+    session = botocore.session.Session()
+    session.get_component("data_loader").search_paths.insert(0, str(tmp_path))
+    return boto3.Session(botocore_session=session, region_name="us-east-1")
+
+
+def test_hidden_vector_indexes_are_reported(server, older_session, caplog):
+    """With an older botocore, a table with a search schema is an error, and another on-demand table a warning."""
+    client = client_of(server)
+    client.create_table(**VECTOR_TABLE)
+    plain = {**VECTOR_INDEX, "SearchSchema": None}
+    client.create_table(
+        **{
+            **VECTOR_TABLE,
+            "TableName": "plain",
+            "AttributeDefinitions": VECTOR_TABLE["AttributeDefinitions"][:1],
+            "VectorIndexes": [{name: value for name, value in plain.items() if value}],
+        }
+    )
+    at = {"endpoint_url": server.endpoint_url, "session": older_session}
+    with pytest.raises(ServiceError, match=r"'documents' defines tenant, .* install boto3 1\.43\.64 or newer"):
+        ddbio.create_table_like("documents", "made", **at)
+    ddbio.create_table_like("plain", "made", **at)
+    assert [record.message for record in caplog.records if record.name == "ddbio.table"] == [
+        "table plain: if it has vector indexes, the new table lacks them: boto3 1.43.64 or newer shows them"
+    ]
+    assert "VectorIndexes" not in client.describe_table(TableName="made")["Table"]
+    caplog.clear()
+    client.create_table(TableName="provisioned", **RICH)
+    ddbio.create_table_like("provisioned", "other", **at)
+    assert not caplog.records
 
 
 def shape(described, billing):
