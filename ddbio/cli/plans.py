@@ -152,10 +152,17 @@ def format_copy_plan(plan: CopyPlan) -> str:
     rows = [
         ("target", target),
         ("writes", f"{plan.write_units:,.0f} WCU for new items; reads and writes: {time}"),
+        ("vectors", _vectors_text(plan.vector_write_bytes)),
         *_cost_rows(plan.cost),
     ]
     scan = replace(plan.scan, cost=None)
     return f"{format_plan(scan)}\n\n{_columns(scan)}\n\n{lines(rows)}"
+
+
+def _vectors_text(bytes_by_index: dict[str, float]) -> str | None:
+    """Return the bytes of writes to vector indexes, or None without such indexes."""
+    parts = (f"{name} {format_bytes(size)}" for name, size in bytes_by_index.items())
+    return f"{', '.join(parts)} written to vector indexes, without a price" if bytes_by_index else None
 
 
 def format_load_plan(plan: LoadPlan) -> str:
@@ -181,6 +188,7 @@ def format_load_plan(plan: LoadPlan) -> str:
         ("engine", f"{plan.engine} ({plan.engine_reason}), {tasks}{shuffled}"),
         ("budget", _rate(plan.wcu_per_second, "WCU")),
         ("estimate", estimate),
+        ("vectors", _vectors_text(plan.vector_write_bytes)),
         *_cost_rows(plan.cost),
         *skipped_rows(plan.files_skipped),
     ]

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from ddbio.errors import EncodeError, SchemaError
 from ddbio.items.capacity import WRITE_UNIT_BYTES, SecondaryIndex, WriteCost, write_cost
 from ddbio.items.item_sizes import item_bytes
+from ddbio.items.vector_bytes import mean_vector_bytes_of_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -79,6 +80,8 @@ class SampledWrites:
 
     cost: WriteCost
     index_keys: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    vector_bytes: tuple[tuple[str, float], ...] = ()
+    """Mean bytes of writing an item to each vector index."""
 
 
 def sample_writes(items: Sequence[Item], table: TableDescription) -> SampledWrites | None:
@@ -98,7 +101,8 @@ def sample_writes(items: Sequence[Item], table: TableDescription) -> SampledWrit
         for index in table.indexes
         if index.is_global and index.key_names
     )
-    return SampledWrites(cost, keys)
+    vector_bytes = mean_vector_bytes_of_items(items, dict(table.key_types), table.vector_indexes)
+    return SampledWrites(cost, keys, tuple(vector_bytes.items()))
 
 
 def mean_write_cost(items: Iterable[Item], table: TableDescription) -> WriteCost | None:

@@ -6,7 +6,7 @@ import logging
 import math
 from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -17,6 +17,7 @@ from ddbio.budget.pacing import DEFAULT_RATIO
 from ddbio.errors import NotFoundError, OptionError, SchemaError, ValidationError
 from ddbio.items.capacity import READ_UNIT_BYTES, WriteCost, read_units, write_units
 from ddbio.items.index_units import SampledWrites
+from ddbio.items.vector_bytes import min_vector_bytes
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.costs import job_cost
 from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
@@ -65,6 +66,8 @@ class CopyPlan(EstimatedPlan):
         Read units of reading the target to verify it.
     limited_by
         The bottleneck of the estimated seconds.
+    vector_write_bytes
+        Bytes of writing new items to each vector index. They are billed, but ``cost`` does not include them.
     """
 
     scan: ScanPlan
@@ -76,6 +79,7 @@ class CopyPlan(EstimatedPlan):
     limited_by: str = ""
     cost: Cost | None = None
     verify_units: float = 0.0
+    vector_write_bytes: dict[str, float] = field(default_factory=dict)
 
     @property
     def units(self) -> float:
@@ -216,8 +220,17 @@ def _plan(
         estimated_seconds=seconds,
         limited_by=limited_by,
         cost=cost,
+        vector_write_bytes=_vector_bytes(target, scan, dict(writes.vector_bytes)),
     )
     return copy_plan, limits
+
+
+def _vector_bytes(target: TableDescription, scan: ScanPlan, means: dict[str, float]) -> dict[str, float]:
+    """Return the bytes of writing all items to each vector index. Without a sample, all items have only a vector."""
+    return {
+        index.name: means.get(index.name, float(min_vector_bytes(index))) * scan.item_count
+        for index in target.vector_indexes
+    }
 
 
 class CopyWatch(Watch[CopyPlan], Protocol):

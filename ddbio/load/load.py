@@ -355,7 +355,8 @@ def _describe_and_plan(options: LoadOptions, table: TableDescription | None = No
     source = dataclasses.replace(source, types=declared_types(options, write, source))
     check_files(source, write, dict(options.types or ()), dict(options.timestamps or ()))
     resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed())
-    plan = plan_load(options, write, table, describe_source(source, write, table.indexes), resources)
+    described = describe_source(source, write, table.indexes, table.vector_indexes)
+    plan = plan_load(options, write, table, described, resources)
     if plan.estimated_units is not None:
         plan = dataclasses.replace(plan, cost=_cost(options, table, plan, plan.estimated_units, plan.seconds))
     return _Described(table, write, source), plan

@@ -6,7 +6,7 @@ A plan is a value. It is computed from a description of the table and of the sou
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ddbio.budget.pacing import DEFAULT_QUOTA_WCU, DEFAULT_RATIO, NEW_TABLE_WCU, Ramp
@@ -111,7 +111,11 @@ def plan_write(table: TableDescription, options: WriteOptions) -> WritePlan:
         wcu_per_second=budget,
         ramp=ramp_of(table, options),
         compress_requests=options.compress_requests,
-        index_keys=tuple(key for index in (*table.indexes, *table.vector_indexes) for key in index.keys),
+        index_keys=tuple(
+            key
+            for keys in [*(index.keys for index in table.indexes), *(index.keys for index in table.vector_indexes)]
+            for key in keys
+        ),
     )
 
 
@@ -190,6 +194,8 @@ class SourceDescription:
         The shares of the frequent partition keys of each global index.
     files_skipped
         Paths of files that are left out, since their names are not those of data files.
+    vector_bytes
+        Average bytes of writing a row of the sample to each vector index, if they could be computed.
     """
 
     files: int
@@ -202,6 +208,7 @@ class SourceDescription:
     index_units: tuple[tuple[str, float], ...] = ()
     index_keys: tuple[tuple[str, tuple[float, ...]], ...] = ()
     files_skipped: tuple[str, ...] = ()
+    vector_bytes: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -237,6 +244,9 @@ class LoadPlan(Result):
         The reduction of the estimated seconds by burst capacity that the table can have saved up.
     files_skipped
         Paths of files that are left out, since their names are not those of data files.
+    vector_write_bytes
+        Bytes of writing new items to each vector index. They are billed, but ``cost`` does not include them: ddbio's
+        price list has no price of them.
     """
 
     source: str
@@ -266,6 +276,7 @@ class LoadPlan(Result):
     cost: Cost | None = None
     burst_saves_seconds: float = 0.0
     files_skipped: tuple[str, ...] = ()
+    vector_write_bytes: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values."""
@@ -322,6 +333,7 @@ class LoadPlan(Result):
             finished_rows=finished_rows,
             requests=None if self.requests is None else math.ceil(self.requests * share),
             cost=None if self.cost is None else self.cost.of_share(share),
+            vector_write_bytes={name: size * share for name, size in self.vector_write_bytes.items()},
         )
 
 
@@ -365,6 +377,7 @@ def plan_load(
         limited_by=limited_by,
         burst_saves_seconds=burst_saves,
         files_skipped=source.files_skipped,
+        vector_write_bytes={name: mean * (source.rows or 0) for name, mean in source.vector_bytes},
     )
 
 

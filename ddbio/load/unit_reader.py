@@ -31,6 +31,7 @@ from ddbio.items.raw_items import RawItems
 from ddbio.items.schema.arrow import tag_of_field
 from ddbio.items.schema.declare import declared_fields
 from ddbio.items.time_columns import StoredRows
+from ddbio.items.vector_bytes import mean_vector_bytes
 from ddbio.load.checkpoint import Checkpoint
 from ddbio.load.encode import RowEncoder, raw_item_reader, takes_raw_items
 from ddbio.load.plan import SourceDescription
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ddbio.aws.table_description import IndexDescription
+    from ddbio.aws.table_description import IndexDescription, VectorIndexDescription
     from ddbio.budget import Budget, LocalBudget
     from ddbio.formats.file_format import Sample, TextRows, TextStart
     from ddbio.formats.text_ranges import CsvCount
@@ -76,7 +77,12 @@ _RETAINED_ROWS = 1 << 22
 _T = TypeVar("_T")
 
 
-def describe_source(source: FileSource, plan: WritePlan, indexes: Sequence[IndexDescription] = ()) -> SourceDescription:
+def describe_source(
+    source: FileSource,
+    plan: WritePlan,
+    indexes: Sequence[IndexDescription] = (),
+    vector_indexes: Sequence[VectorIndexDescription] = (),
+) -> SourceDescription:
     """Describe a source by its footers and a sample of its largest file.
 
     Raises
@@ -91,6 +97,7 @@ def describe_source(source: FileSource, plan: WritePlan, indexes: Sequence[Index
     sample = None if largest is None else _sample(files, largest)
     rows, units, columns, index_units = source.rows, None, list[str](), dict[str, float]()
     index_keys: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    vector_bytes: dict[str, float] = {}
     if largest is not None and sample is not None and sample.batch.num_rows:
         batch = StoredRows(largest.forms).convert(with_columns(sample.batch, largest.columns))
         check_file(largest.entry, batch.schema, plan)
@@ -99,6 +106,7 @@ def describe_source(source: FileSource, plan: WritePlan, indexes: Sequence[Index
         columns = batch.schema.names
         index_units = mean_index_units(batch, dict(plan.key_types), indexes)
         index_keys = frequent_index_keys(batch, indexes)
+        vector_bytes = mean_vector_bytes(batch, dict(plan.key_types), vector_indexes)
         if rows is None and sample.row_bytes:
             rows = round(sum(entry.size_bytes for entry in source.files) / sample.row_bytes)
     size_bytes = sum(unit.size_bytes for unit in source.units)
@@ -113,6 +121,7 @@ def describe_source(source: FileSource, plan: WritePlan, indexes: Sequence[Index
         columns=tuple(columns),
         index_units=tuple(index_units.items()),
         index_keys=index_keys,
+        vector_bytes=tuple(vector_bytes.items()),
         files_skipped=source.skipped,
     )
 
