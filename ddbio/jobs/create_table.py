@@ -69,8 +69,8 @@ def create_table_request(described: Mapping[str, Any], options: CreateLikeOption
     Raises
     ------
     OptionError
-        If the source is encrypted with a KMS key, the target is in another region or account, and no key is given; or the
-        source has vector indexes and the target would be provisioned.
+        If the source is encrypted with a KMS key, the target is in another region or account, and no key is given; or
+        if the source has vector indexes and the target would be provisioned.
 
     References
     ----------
