@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from ddbio.budget.pacing import ThrottleScope
 
 # The budget also slows down, and a stopped job should end soon.
-LONGEST_PAUSE_SECONDS = 5.0
+MAX_PAUSE_SECONDS = 5.0
 
 
 def backoff_seconds(attempt: int) -> float:
     """Return the pause of a lane before its next attempt: exponential back-off with full jitter."""
-    return full_jitter_seconds(attempt, random.random(), cap_seconds=LONGEST_PAUSE_SECONDS)
+    return full_jitter_seconds(attempt, random.random(), cap_seconds=MAX_PAUSE_SECONDS)
 
 
 def throttled_too_long(what: str, brought: str, idle_seconds: float) -> ThrottledError:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ddbio.errors import OptionError, SchemaError
 from ddbio.items.schema.arrow import RESCUE_NAME, fields_within, is_binary, is_list, is_text
-from ddbio.items.schema.folded import MOST_NAME_BYTES, fold
+from ddbio.items.schema.folded import MAX_COLUMN_NAME_BYTES, fold
 from ddbio.items.schema.own_names import column_name
 from ddbio.items.schema.times import is_time_column
 
@@ -174,7 +174,7 @@ def columns_of(
     for column in columns:
         if not _is_name(column.name):
             raise SchemaError(
-                f"{column.name[:40]!r}…: a catalog takes names of 1 to {MOST_NAME_BYTES} characters: give the "
+                f"{column.name[:40]!r}…: a catalog takes names of 1 to {MAX_COLUMN_NAME_BYTES} characters: give the "
                 "attribute another column_name in a schema"
             )
     _require_unique([column.name for column in (*columns, *partitions)], "")
@@ -204,7 +204,7 @@ def _nameable_fields(fields: Iterable[pa.Field[Any]], path: str) -> list[pa.Fiel
 
 
 def _is_name(name: str) -> bool:
-    return 0 < len(name.encode()) <= MOST_NAME_BYTES and bool(name.strip()) and not _CONTROL.search(name)
+    return 0 < len(name.encode()) <= MAX_COLUMN_NAME_BYTES and bool(name.strip()) and not _CONTROL.search(name)
 
 
 def _partition_column(name: str, field: pa.Field[Any] | None, part: str | None, used: set[str]) -> Column:

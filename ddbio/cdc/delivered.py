@@ -29,7 +29,7 @@ from ddbio.items.decode import infer_schema_of_body
 from ddbio.items.kernel.members import Openings
 from ddbio.items.schema.arrow import name_of_field, tag_of_field
 from ddbio.items.schema.item_schema import arrow_schema_of
-from ddbio.jobs.rejected_rows import require_reject_place
+from ddbio.jobs.rejected_rows import require_reject_location
 from ddbio.jobs.stores import open_store
 from ddbio.sources.data_files import named_errors
 from ddbio.storage.meta import META
@@ -95,7 +95,7 @@ class DeliveredObjects:
         entries = [entry for entry in self.store.list() if not entry.path.startswith(META) and entry.size_bytes]
         if not entries:
             raise NotFoundError(f"{self.store.uri}: there are no objects")
-        require_reject_place(self.options.reject_to, self.options)
+        require_reject_location(self.options.reject_to, self.options)
         self.objects = sorted(entries, key=lambda entry: (_delivered_at(entry), entry.path))
         seconds = Counter[int]()
         for entry in self.objects:

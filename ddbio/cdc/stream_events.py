@@ -42,7 +42,7 @@ from ddbio.items.decode import infer_schema_of_body
 from ddbio.items.json_text import compact_json
 from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.items.stream_records import table_of
-from ddbio.jobs.rejected_rows import require_reject_place
+from ddbio.jobs.rejected_rows import require_reject_location
 from ddbio.jobs.stores import open_store
 from ddbio.storage.job_state import JobState
 
@@ -77,7 +77,7 @@ class StreamEventLog:
         self._state = JobState(self._store, job_id, HANDLER)
         if self._state.head() is None:
             require_target(self._store)
-            require_reject_place(options.reject_to, options)
+            require_reject_location(options.reject_to, options)
         self._require_table(table_of({"eventSourceARN": arn}))
         self._state.begin({"stream": arn, "old_image": options.old_image, "started_at": time.time()})
         if options.old_image:

@@ -17,7 +17,7 @@ from ddbio.errors import NotFoundError
 from ddbio.export.bulk_puts import BULK
 from ddbio.formats.decompress import line_blocks
 from ddbio.items.json_text import compact_json
-from ddbio.jobs.rejected_rows import RejectedRow, reject_line, require_reject_place
+from ddbio.jobs.rejected_rows import RejectedRow, reject_line, require_reject_location
 from ddbio.jobs.stores import new_job_id, open_store
 from ddbio.result import Result
 
@@ -94,7 +94,7 @@ def read_reports(options: BulkReportOptions) -> BulkReport:
     AccessDeniedError, EndpointError
         If the reports cannot be read.
     """
-    require_reject_place(options.reject_to, options)
+    require_reject_location(options.reject_to, options)
     location, name = options.place, ""
     if location.startswith("arn:"):
         location, name = BULK.describe(location, options).reports, location.rpartition("/")[2]

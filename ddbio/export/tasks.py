@@ -21,7 +21,7 @@ from ddbio.items.rescue import MisfitLog, OnMisfit
 from ddbio.items.schema.arrow import RESCUE_NAME, attributes_of, name_of_field
 from ddbio.items.schema.declare import ColumnRules
 from ddbio.items.schema.item_schema import ItemSchema, arrow_schema_of
-from ddbio.items.time_columns import declares_times, sampled_forms
+from ddbio.items.time_columns import declares_times, sampled_formats
 from ddbio.jobs.balance import balance
 from ddbio.sources.export_source import FileText
 
@@ -341,7 +341,7 @@ def _item_columns(
             heads = [(selection.project(head), framing) for head, framing in heads]
         sampled_schema = infer_schema_of_bodies(heads).to_arrow() if schema is None else schema
         rules.require(attributes_of(sampled_schema))
-        return ExportColumns(rules.apply(sampled_schema, sampled_forms(rules.sampled, heads)), None, selection)
+        return ExportColumns(rules.apply(sampled_schema, sampled_formats(rules.sampled, heads)), None, selection)
     # Decode again, line by line, because this error names the broken file.
     inferred = ItemSchema.of_items(itertools.chain.from_iterable(lines)).to_arrow()
     return ExportColumns(rules.apply(inferred), None, selection)

@@ -26,7 +26,7 @@ from ddbio.formats.row_files import FooterReader, read_batches
 from ddbio.items.digest import Digest
 from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.file import schema_to_json
-from ddbio.items.schema.own_names import told_apart
+from ddbio.items.schema.own_names import mark_own_columns
 from ddbio.jobs.balance import balance
 from ddbio.jobs.engine import engine_for
 from ddbio.jobs.estimate import ARROW_RATIO, REWRITE_SPEED, Estimate, EstimatedPlan, input_parts, output_parts
@@ -542,5 +542,5 @@ def _written_as(options: CompactOptions, path: str) -> tuple[str, Compression]:
 def _schema_text(schema: pa.Schema) -> str:
     # Columns of other programs may have types that a schema file does not support.
     with suppress(SchemaError):
-        return schema_to_json(normalize_schema(told_apart(schema)))
+        return schema_to_json(normalize_schema(mark_own_columns(schema)))
     return ""

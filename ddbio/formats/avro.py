@@ -35,7 +35,7 @@ from ddbio.formats.avro_schema import (
     unwritable_type,
 )
 from ddbio.formats.file_format import BATCH_ROWS, FileFormat, FileReader, Parts, ReadOptions, Sample
-from ddbio.items.expansion import MOST_ROW_BYTES, check_expansion
+from ddbio.items.expansion import MAX_ROW_BYTES, check_expansion
 from ddbio.items.schema.arrow import is_decimal, is_list
 from ddbio.items.schema.times import is_time_column
 from ddbio.storage.object_store import RangeFile
@@ -77,7 +77,7 @@ _BUFFER_BYTES = 1024 * 1024
 _HEADER_BYTES = 64 * 1024
 _MAX_HEADER_BYTES = 16 * 1024 * 1024
 # A block is decoded in one step, to Python objects that take far more memory; writers keep blocks small.
-_MAX_BLOCK_BYTES = MOST_ROW_BYTES
+_MAX_BLOCK_BYTES = MAX_ROW_BYTES
 _ROW_BYTES, _MAX_BLOCK_ROWS = 64, 4_000_000
 _LONG_BYTES = 10
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from isal import igzip, isal_zlib
 
 from ddbio.errors import DdbioError, DecodeError
-from ddbio.items.expansion import FREE_BYTES, MOST_WHOLE_BYTES, check_expansion
+from ddbio.items.expansion import FREE_BYTES, MAX_UNSPLIT_BYTES, check_expansion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -66,8 +66,8 @@ def decompress(data: bytes, uri: str) -> bytes:
     for block in _inflate([data], uri, codec):
         blocks.append(block)
         text_bytes += len(block)
-        if text_bytes > MOST_WHOLE_BYTES:
-            raise _refusal(uri, f"inflates to more than {MOST_WHOLE_BYTES:,} bytes in one step: decompress it before")
+        if text_bytes > MAX_UNSPLIT_BYTES:
+            raise _refusal(uri, f"inflates to more than {MAX_UNSPLIT_BYTES:,} bytes in one step: decompress it before")
     return b"".join(blocks)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ddbio.errors import DecodeError
 from ddbio.formats.decompress import decompress, decompress_head, is_compressed
-from ddbio.items.expansion import MOST_WHOLE_BYTES, check_expansion
+from ddbio.items.expansion import MAX_UNSPLIT_BYTES, check_expansion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,7 +96,7 @@ def _needs_complete_object(data: bytes) -> bool:
 def _unzip(data: bytes) -> bytes:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-        check_expansion(len(data), sum(entry.file_size for entry in entries), MOST_WHOLE_BYTES)
+        check_expansion(len(data), sum(entry.file_size for entry in entries), MAX_UNSPLIT_BYTES)
         return b"".join(archive.read(entry) for entry in entries)
 
 
@@ -105,7 +105,7 @@ def _join(blocks: Iterator[bytes], stored_bytes: int) -> bytes:
     for block in blocks:
         texts.append(block)
         text_bytes += len(block)
-        check_expansion(stored_bytes, text_bytes, MOST_WHOLE_BYTES)
+        check_expansion(stored_bytes, text_bytes, MAX_UNSPLIT_BYTES)
     return b"".join(texts)
 
 

@@ -14,7 +14,7 @@ from ddbio.errors import DecodeError, EncodeError
 from ddbio.formats.file_format import BATCH_ROWS, FileFormat, FileReader, Parts, ReadOptions, Sample
 from ddbio.formats.layout import Footer
 from ddbio.formats.orc_process import OrcProcess
-from ddbio.items.expansion import MOST_WHOLE_BYTES, check_expansion, check_rows
+from ddbio.items.expansion import MAX_UNSPLIT_BYTES, check_expansion, check_rows
 from ddbio.items.plain_json import orc_type, restore_batch
 from ddbio.storage.object_store import RangeFile
 
@@ -303,7 +303,7 @@ def _decompress(data: bytes, codec: int, block_bytes: int) -> bytes:
         chunk = data[at : at + (header >> 1)]
         at += header >> 1
         text += chunk if header & 1 else _decompress_block(chunk, codec, block_bytes)
-        check_expansion(len(data), len(text), MOST_WHOLE_BYTES)
+        check_expansion(len(data), len(text), MAX_UNSPLIT_BYTES)
     return bytes(text)
 
 

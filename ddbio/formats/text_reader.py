@@ -31,7 +31,7 @@ from ddbio.formats.text_ranges import (
     document_blocks,
     read_documents,
 )
-from ddbio.items.expansion import MOST_ROW_BYTES
+from ddbio.items.expansion import MAX_ROW_BYTES
 from ddbio.items.framing import framing_of
 from ddbio.items.raw_items import shift_line
 
@@ -213,7 +213,7 @@ class TextReader(FileReader):
     def _text(self) -> Iterator[bytes]:
         """Yield the text of the file in blocks of at most the size of a piece."""
         is_first = True
-        for block in line_blocks(self._store.read_chunks(self._entry.path), self._entry.path, MOST_ROW_BYTES):
+        for block in line_blocks(self._store.read_chunks(self._entry.path), self._entry.path, MAX_ROW_BYTES):
             text = _utf8(bytes(block)) if is_first else bytes(block)
             is_first = False
             for start in range(0, len(text), self._piece_bytes):
@@ -260,8 +260,8 @@ class TextReader(FileReader):
 
 
 def _check_row(size_bytes: int) -> None:
-    if size_bytes > MOST_ROW_BYTES:
-        raise DecodeError(f"a row is larger than {MOST_ROW_BYTES:,} bytes: a quote or a bracket is not closed")
+    if size_bytes > MAX_ROW_BYTES:
+        raise DecodeError(f"a row is larger than {MAX_ROW_BYTES:,} bytes: a quote or a bracket is not closed")
 
 
 def _utf8(text: bytes) -> bytes:

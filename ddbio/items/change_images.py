@@ -44,7 +44,7 @@ class _ImageLoops(ChangeLoops):
             raise _RefusedError
         return texts
 
-    def _decode_plainly(self, body: bytes, framing: Framing, log: MisfitLog) -> pa.RecordBatch:
+    def _decode_in_python(self, body: bytes, framing: Framing, log: MisfitLog) -> pa.RecordBatch:
         del body, framing, log
         raise _RefusedError
 

@@ -146,7 +146,7 @@ class ChangeLoops(KernelDecoder):
         columns = [write_time, _OPERATIONS.take(deleted.cast(pa.int8())), keys, new_image, old_image]
         return pa.RecordBatch.from_arrays(columns, schema=self._without_rescue)
 
-    def _decode_plainly(self, body: bytes, framing: Framing, log: MisfitLog) -> pa.RecordBatch:
+    def _decode_in_python(self, body: bytes, framing: Framing, log: MisfitLog) -> pa.RecordBatch:
         del framing
         return change_batch(list(checked_changes(body)), self.schema, self._rows, log)
 

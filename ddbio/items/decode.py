@@ -26,10 +26,10 @@ from ddbio.items.object_pool import ObjectPool
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.column import counts_decide
-from ddbio.items.schema.declare import ColumnRules, Numbers, time_forms
+from ddbio.items.schema.declare import ColumnRules, Numbers, time_formats
 from ddbio.items.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.items.schema.times import stored_schema
-from ddbio.items.time_columns import TimeColumns, sampled_forms
+from ddbio.items.time_columns import TimeColumns, sampled_formats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -183,9 +183,9 @@ def from_dynamodb_json(
         raise DecodeError(NOT_ITEMS)
     null_handling = nulls or ("keep" if schema is None else "merge")
     if timestamps or types or numbers != "exact":
-        rules = ColumnRules(time_forms((timestamps or {}).items()), types or {}, numbers)
+        rules = ColumnRules(time_formats((timestamps or {}).items()), types or {}, numbers)
         columns = _columns_of(body, framing) if schema is None else schema
-        ruled = rules.apply(arrow_schema_of(columns), sampled_forms(rules.sampled, [(body, framing)]))
+        ruled = rules.apply(arrow_schema_of(columns), sampled_formats(rules.sampled, [(body, framing)]))
         return _decode(body, framing, ruled, null_handling)
     return _decode(body, framing, schema, null_handling)
 

@@ -32,7 +32,7 @@ FINAL: Final[Pair] = (0x452821E638D01377, 0xC0AC29B7C97C50DD)
 S, N, B, BOOL, NULL, SS, NS, BS, L, M, NAME, INDEX, ELEMENT, ITEM = range(1, 15)
 """Codes of hashed values: a type, or a kind of key."""
 
-LEAST_EXPONENT: Final = -200
+EXPONENT_OFFSET: Final = -200
 """Less than the exponent of any number without trailing zeros."""
 
 _CODES: dict[str, int] = {"SS": SS, "NS": NS, "BS": BS}
@@ -164,7 +164,7 @@ def _number_hash(key: Pair, text: str) -> Pair:
         return _hash_words(key, (0, 0), 0, N)
     exponent = len(integer) - len(coefficient)
     magnitude = int(coefficient)
-    size = 2 * (exponent - LEAST_EXPONENT) + plain.startswith("-")
+    size = 2 * (exponent - EXPONENT_OFFSET) + plain.startswith("-")
     return _hash_words(key, (magnitude & _WORD, magnitude >> 64), size, N)
 
 

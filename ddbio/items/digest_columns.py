@@ -39,7 +39,7 @@ from ddbio.items.number import canonical_number
 from ddbio.items.reference import checked_json
 from ddbio.items.rescue import duplicate_error
 from ddbio.items.schema.arrow import DDB_NAME, DDB_TYPE, RESCUE_NAME, SETS, fields_within, name_of_field, tag_of_field
-from ddbio.items.schema.own_names import told_apart
+from ddbio.items.schema.own_names import mark_own_columns
 from ddbio.items.time_columns import declares_times, stored_batch, stored_columns
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def _stored_key(schema: pa.Schema) -> _SchemaKey:
     text = stored.serialize().to_pybytes()
     if DDB_NAME in text:
         # One of ddbio's own columns may have the name of an attribute with another column.
-        stored = stored_columns(told_apart(schema))
+        stored = stored_columns(mark_own_columns(schema))
         text = stored.serialize().to_pybytes()
     return _SchemaKey(text, stored)
 

@@ -19,7 +19,7 @@ from ddbio.items.arrow_input import checked_batches, record_batch_reader
 from ddbio.items.kernel.arrays import plain_array
 from ddbio.items.kernel.encode.encoder import KernelEncoder
 from ddbio.items.object_pool import ObjectPool
-from ddbio.items.schema.declare import time_forms
+from ddbio.items.schema.declare import time_formats
 from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.items.time_columns import stored_batch, stored_columns, with_formats
 
@@ -35,7 +35,7 @@ __all__ = ["EncodeOptions", "EncodedItems", "Encoder", "Refusal", "to_dynamodb_j
 
 _MAX_POOLED, _MAX_POOLED_BYTES = 16, 64 << 20
 
-TimeForm = Literal["iso", "s", "ms", "us", "ns"]
+TimeFormat = Literal["iso", "s", "ms", "us", "ns"]
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class EncodeOptions:
 
     nulls: Literal["missing", "null"] = "missing"
     """Whether a null attribute or struct member is omitted or NULL. In lists and maps null is always NULL."""
-    timestamps: TimeForm = "iso"
+    timestamps: TimeFormat = "iso"
     """ISO 8601 text, in UTC if the column has a time zone, or the number of this unit since 1970."""
     dates: Literal["iso", "d", "s", "ms"] = "iso"
     """ISO 8601 text, or the number of this unit since 1970."""
-    times: TimeForm = "iso"
+    times: TimeFormat = "iso"
     """ISO 8601 text, or the number of this unit since midnight."""
-    durations: TimeForm = "iso"
+    durations: TimeFormat = "iso"
     """ISO 8601 text, ``PT1.5S``, or the number of this unit."""
     sets: tuple[str, ...] = field(default=())
     """List columns to write as SS, NS or BS; those with ``ddb:type`` in their metadata need not be named."""
@@ -229,7 +229,7 @@ def to_dynamodb_json(
     reader = record_batch_reader(data)
     target_schema = reader.schema if schema is None else with_types(reader.schema, arrow_schema_of(schema))
     if timestamps:
-        target_schema = with_formats(target_schema, time_forms(timestamps.items()))
+        target_schema = with_formats(target_schema, time_formats(timestamps.items()))
     # Arrow compares schemas without their metadata, but their bytes differ.
     key = target_schema.serialize().to_pybytes()
     encoder = _pool.take(key) or Encoder(target_schema)

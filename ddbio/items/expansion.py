@@ -25,10 +25,10 @@ MAX_RATIO = 1000
 FREE_BYTES = 64 * 1024 * 1024
 """The size up to which any ratio is allowed. Larger batches that expand are split into pieces of this size."""
 
-MOST_WHOLE_BYTES = 512 * 1024 * 1024
+MAX_UNSPLIT_BYTES = 512 * 1024 * 1024
 """The maximum size of data that must be decompressed in one piece."""
 
-MOST_ROW_BYTES = 128 * 1024 * 1024
+MAX_ROW_BYTES = 128 * 1024 * 1024
 """The maximum size of a row. Items have at most 400 KB, and the longest text of an item is 18 MB."""
 
 # An entry without bytes still has a cost.
@@ -107,7 +107,7 @@ def bounded_batches(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     Raises
     ------
     DecodeError
-        It expands to more than ``MAX_RATIO`` times its size, or a row to more than ``MOST_ROW_BYTES``.
+        It expands to more than ``MAX_RATIO`` times its size, or a row to more than ``MAX_ROW_BYTES``.
     """
     columns = [column for column in batch.columns if may_expand(column.type)]
     if not columns and batch.num_columns:
@@ -121,8 +121,8 @@ def bounded_batches(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     if total <= max(FREE_BYTES, 2 * batch_bytes):
         yield batch
         return
-    if sizes.max() > MOST_ROW_BYTES:
-        raise DecodeError(f"row {sizes.argmax()} expands to more than {MOST_ROW_BYTES:,} bytes: no item is as large")
+    if sizes.max() > MAX_ROW_BYTES:
+        raise DecodeError(f"row {sizes.argmax()} expands to more than {MAX_ROW_BYTES:,} bytes: no item is as large")
     start = 0
     while start < len(ends):
         before = int(ends[start - 1]) if start else 0

@@ -38,7 +38,7 @@ from ddbio.items.schema.arrow import (
     tagged_field,
 )
 from ddbio.items.schema.folded import fold
-from ddbio.items.schema.own_names import column_name, told_apart
+from ddbio.items.schema.own_names import column_name, mark_own_columns
 from ddbio.items.time_columns import stored_batch
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def key_columns(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> list[Ke
 
 def key_rows(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     """Return the key columns of rows, and the rescue column if it may contain a key attribute of a row."""
-    names, schema = {*keys}, told_apart(rows.schema)
+    names, schema = {*keys}, mark_own_columns(rows.schema)
     indices = [index for index, field in enumerate(schema) if name_of_field(field) in names]
     if len(indices) < len(names) or any(rows.column(index).null_count for index in indices):
         indices += [index for index, field in enumerate(rows.schema) if field.name == RESCUE_NAME]
@@ -176,7 +176,7 @@ def _columns_of_batch(batch: pa.RecordBatch, keys: Sequence[str]) -> list[KeyCol
         return [KeyColumns(slice(None), columns)]
     if any(attributes.count(name) > 1 for name in keys):
         # One of ddbio's own columns may have the name of a key attribute that has another column.
-        batch = pa.RecordBatch.from_arrays(batch.columns, schema=told_apart(batch.schema))
+        batch = pa.RecordBatch.from_arrays(batch.columns, schema=mark_own_columns(batch.schema))
         attributes = _attributes_of(batch.schema)
     for name in keys:
         if name not in attributes:

@@ -59,7 +59,7 @@ def item_bytes(data: Any, schema: ItemSchema | pa.Schema | str | None = None) ->
     return pa.array(np.concatenate(sizes), pa.int64())
 
 
-def least_write_units(rows: pa.Table) -> float | None:
+def min_write_units(rows: pa.Table) -> float | None:
     """Return the minimum write units of rows without indexes and larger old items, or None if a row is not an item."""
     try:
         sizes = item_bytes(rows).to_numpy()

@@ -79,7 +79,7 @@ def buckets_of(keys: Words) -> Counts:
     return (keys >> _SHIFT).astype(np.int64)
 
 
-def bucket_places(keys: Words) -> Counts:
+def bucket_starts(keys: Words) -> Counts:
     """Return the index at which each bucket begins among sorted keys, and the end of the last bucket."""
     bounds = np.arange(1, BUCKETS, dtype=np.uint64) << _SHIFT
     return np.concatenate([[0], np.searchsorted(keys, bounds), [len(keys)]]).astype(np.int64)

@@ -12,7 +12,7 @@ from ddbio.items.encode import EncodeOptions
 from ddbio.items.kernel.arrays import entries_of, plain_array
 from ddbio.items.kernel.encode.fields import is_time, plain_fields, time_array, unfit_times
 from ddbio.items.schema.arrow import RESCUE_NAME, is_item_bytes, is_list, normalize_schema
-from ddbio.items.schema.own_names import told_apart
+from ddbio.items.schema.own_names import mark_own_columns
 from ddbio.items.schema.times import is_time_column
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     SchemaError
         A column has an Arrow type without an exact encoding in DynamoDB.
     """
-    plain = normalize_schema(pa.schema(list(_plain_fields(told_apart(schema)))))
+    plain = normalize_schema(pa.schema(list(_plain_fields(mark_own_columns(schema)))))
     return plain if RESCUE_NAME in schema.names else plain.remove(len(plain) - 1)
 
 

@@ -25,7 +25,7 @@ from ddbio.items.time_columns import declare_formats
 
 if TYPE_CHECKING:
     from ddbio.items.attribute import AttributeValue
-    from ddbio.items.schema.times import TimeForm
+    from ddbio.items.schema.times import TimeFormat
 
 _MISSING = {"NAType", "NaTType"}
 _DAYS = {"Y", "M", "W", "D"}
@@ -186,11 +186,14 @@ _SCALARS: dict[type, Any] = {
 # Arrow stores these types exactly; int only if all values fit in 64 bits.
 _NATIVE: dict[type, pa.DataType] = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 _TYPES: dict[str, pa.DataType] = {"S": pa.string(), "N": pa.string(), "B": pa.binary(), "BOOL": pa.bool_()}
-NO_FORMATS: Mapping[str, TimeForm | None] = {}
+NO_FORMATS: Mapping[str, TimeFormat | None] = {}
 
 
 def python_rows(
-    rows: Sequence[Mapping[Any, Any]], formats: Mapping[str, TimeForm | None] = NO_FORMATS, *, names_nulls: bool = False
+    rows: Sequence[Mapping[Any, Any]],
+    formats: Mapping[str, TimeFormat | None] = NO_FORMATS,
+    *,
+    names_nulls: bool = False,
 ) -> pa.Table:
     """Return a table with one row per dictionary. A name that a dictionary lacks is null, which means missing.
 
@@ -223,7 +226,7 @@ def python_rows(
 
 
 def python_columns(
-    columns: Mapping[str, Iterable[Any]], formats: Mapping[str, TimeForm | None] = NO_FORMATS
+    columns: Mapping[str, Iterable[Any]], formats: Mapping[str, TimeFormat | None] = NO_FORMATS
 ) -> pa.Table:
     """Return a table of columns by name. See :func:`python_rows`.
 
@@ -280,7 +283,7 @@ def _canonical(value: Any) -> Any:
 
 
 def python_column(
-    name: str, values: list[Any], formats: Mapping[str, TimeForm | None] = NO_FORMATS
+    name: str, values: list[Any], formats: Mapping[str, TimeFormat | None] = NO_FORMATS
 ) -> tuple[pa.Field[Any], pa.Array[Any]]:
     """Return a column of values. See :func:`python_rows`."""
     types, time_format = set(map(type, values)) - {type(None)}, formats.get(name)
@@ -297,7 +300,7 @@ def python_column(
     )
 
 
-def _times(name: str, values: list[Any], time_format: TimeForm) -> tuple[pa.Field[Any], pa.Array[Any]]:
+def _times(name: str, values: list[Any], time_format: TimeFormat) -> tuple[pa.Field[Any], pa.Array[Any]]:
     """Return times as text or numbers in their format."""
     zones = {getattr(value, "tzinfo", None) is None for value in values if value is not None}
     if len(zones) > 1:
@@ -309,7 +312,7 @@ def _times(name: str, values: list[Any], time_format: TimeForm) -> tuple[pa.Fiel
     return batch.schema.field(0), batch.column(0)
 
 
-def _value_or_error(name: str, value: Any, time_format: TimeForm | None) -> AttributeValue:
+def _value_or_error(name: str, value: Any, time_format: TimeFormat | None) -> AttributeValue:
     """Return the attribute value of a value.
 
     If DynamoDB cannot store it, return an invalid number with the error as text.

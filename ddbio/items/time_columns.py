@@ -32,13 +32,13 @@ from ddbio.items.schema.times import (
     DDB_TIME,
     DIGITS,
     ISO,
-    TimeForm,
-    form_of_field,
+    TimeFormat,
+    format_of_field,
     is_time_column,
     require_format,
     stored_field,
     timestamp_type,
-    with_form,
+    with_format,
     without_format,
 )
 
@@ -81,7 +81,7 @@ class TimeColumns:
     """
 
     def __init__(self, schema: pa.Schema, drop: Sequence[str] = ()) -> None:
-        self._times = [(field, time_format) for field in schema if (time_format := form_of_field(field)) is not None]
+        self._times = [(field, time_format) for field in schema if (time_format := format_of_field(field)) is not None]
         self._drop = frozenset(drop)
 
     def __bool__(self) -> bool:
@@ -128,7 +128,7 @@ class _Times(NamedTuple):
     """Their values, as attribute values."""
 
 
-def times_of(stored: Array, arrow_type: pa.DataType, time_format: TimeForm) -> _Times:
+def times_of(stored: Array, arrow_type: pa.DataType, time_format: TimeFormat) -> _Times:
     """Return the times of texts or counts, with null for each invalid one, and the invalid values."""
     if time_format.kind == "epoch":
         times = _parse_counts(
@@ -147,7 +147,7 @@ def _null_invalid(values: Array, fits: Array | None) -> Array:
     return values if fits is None else pc.if_else(fits, values, None)
 
 
-def _parse_texts(texts: Array, arrow_type: Any, time_format: TimeForm) -> Array:
+def _parse_texts(texts: Array, arrow_type: Any, time_format: TimeFormat) -> Array:
     if _matches_template(texts, time_format):
         with suppress(pa.ArrowInvalid):
             finest = max(arrow_type.unit, time_format.unit, key=DIGITS.__getitem__) if time_format.kind == "iso" else ""
@@ -164,7 +164,7 @@ def _parse_texts(texts: Array, arrow_type: Any, time_format: TimeForm) -> Array:
     return pc.if_else(pc.equal(coarse.cast(times.type), times), coarse, None)
 
 
-def _matches_template(texts: Array, time_format: TimeForm) -> bool:
+def _matches_template(texts: Array, time_format: TimeFormat) -> bool:
     """Return whether all texts have the length of the format and its separators in the right columns.
 
     The digits are not checked.
@@ -183,7 +183,7 @@ def _matches_template(texts: Array, time_format: TimeForm) -> bool:
 
 
 @functools.cache
-def _template(time_format: TimeForm) -> bytes:
+def _template(time_format: TimeFormat) -> bytes:
     if time_format.kind == "date":
         return b"9999-99-99"
     digits = DIGITS[time_format.unit]
@@ -191,7 +191,7 @@ def _template(time_format: TimeForm) -> bytes:
     return f"9999-99-99T99:99:99{fraction}{time_format.ending}".encode()
 
 
-def _valid_texts(texts: Array, time_format: TimeForm, *, is_short: bool = False) -> Array | None:
+def _valid_texts(texts: Array, time_format: TimeFormat, *, is_short: bool = False) -> Array | None:
     """Return a mask of the texts that are times of the format, or None if all are.
 
     ``is_short`` also requires years that fit in 64 bits of nanoseconds.
@@ -212,7 +212,7 @@ def _valid_texts(texts: Array, time_format: TimeForm, *, is_short: bool = False)
 
 
 @functools.cache
-def _pattern(time_format: TimeForm) -> str:
+def _pattern(time_format: TimeFormat) -> str:
     if time_format.kind == "date":
         return f"^{_DAY}$"
     digits = DIGITS[time_format.unit]
@@ -229,7 +229,7 @@ def _is_day(text: str) -> bool:
     return True
 
 
-def _valid_counts(counts: Array, arrow_type: Any, time_format: TimeForm) -> Array | None:
+def _valid_counts(counts: Array, arrow_type: Any, time_format: TimeFormat) -> Array | None:
     """Return a mask of the counts that fit in the column, or None if all do."""
     steps = _steps(arrow_type, time_format)
     max_count = int(_INT64.max) // max(1, steps)
@@ -246,7 +246,7 @@ def _valid_counts(counts: Array, arrow_type: Any, time_format: TimeForm) -> Arra
     return None if pc.all(fits).as_py() is not False else fits
 
 
-def _parse_counts(counts: Array, arrow_type: Any, time_format: TimeForm) -> Array:
+def _parse_counts(counts: Array, arrow_type: Any, time_format: TimeFormat) -> Array:
     if pa.types.is_date(arrow_type):
         return pc.divide(counts, 86_400 * 10 ** DIGITS[time_format.unit]).cast(pa.int32()).cast(pa.date32())
     steps = _steps(arrow_type, time_format)
@@ -257,7 +257,7 @@ def _parse_counts(counts: Array, arrow_type: Any, time_format: TimeForm) -> Arra
     return counts.cast(arrow_type)
 
 
-def _steps(arrow_type: Any, time_format: TimeForm) -> int:
+def _steps(arrow_type: Any, time_format: TimeFormat) -> int:
     """Return the number of the column's units in one unit of the format, or 0 if the column's unit is coarser."""
     unit = arrow_type.unit if pa.types.is_timestamp(arrow_type) else time_format.unit
     return 10 ** (DIGITS[unit] - DIGITS[time_format.unit]) if DIGITS[unit] >= DIGITS[time_format.unit] else 0
@@ -296,7 +296,7 @@ class StoredRows:
         The formats of time columns that are declared by name; None is ISO 8601.
     """
 
-    def __init__(self, formats: Mapping[str, TimeForm | None] | None = None) -> None:
+    def __init__(self, formats: Mapping[str, TimeFormat | None] | None = None) -> None:
         self._formats = formats or {}
         self._schema: pa.Schema | None = None
         self._is_stored = True
@@ -337,7 +337,7 @@ def _stored_field(field: pa.Field[Any]) -> pa.Field[Any]:
     return stored_field(field, _stored_array(pa.array([], field.type), time_format, field.name).type)
 
 
-def declare_formats(batch: pa.RecordBatch, formats: Mapping[str, TimeForm | None]) -> pa.RecordBatch:
+def declare_formats(batch: pa.RecordBatch, formats: Mapping[str, TimeFormat | None]) -> pa.RecordBatch:
     """Return the batch with its time columns as text or numbers, in these formats or in declared ones.
 
     Raises
@@ -352,7 +352,7 @@ def declare_formats(batch: pa.RecordBatch, formats: Mapping[str, TimeForm | None
     return stored_batch(batch)
 
 
-def with_formats(schema: pa.Schema, formats: Mapping[str, TimeForm | None]) -> pa.Schema:
+def with_formats(schema: pa.Schema, formats: Mapping[str, TimeFormat | None]) -> pa.Schema:
     """Return the schema with these formats of time columns, by name. None is ISO 8601 with the column's unit and zone.
 
     Raises
@@ -363,7 +363,7 @@ def with_formats(schema: pa.Schema, formats: Mapping[str, TimeForm | None]) -> p
     return pa.schema([_with_declared_format(field, formats) for field in schema])
 
 
-def _with_declared_format(field: pa.Field[Any], formats: Mapping[str, TimeForm | None]) -> pa.Field[Any]:
+def _with_declared_format(field: pa.Field[Any], formats: Mapping[str, TimeFormat | None]) -> pa.Field[Any]:
     if field.name not in formats:
         return field
     time_format, arrow_type = formats[field.name], field.type
@@ -383,7 +383,7 @@ def _with_declared_format(field: pa.Field[Any], formats: Mapping[str, TimeForm |
     if time_format is None:
         return without_format(field)
     require_format(field.name, arrow_type, time_format)
-    return with_form(field, time_format)
+    return with_format(field, time_format)
 
 
 def declares_times(schema: pa.Schema) -> bool:
@@ -391,18 +391,18 @@ def declares_times(schema: pa.Schema) -> bool:
     return any(DDB_TIME in (field.metadata or ()) for field in schema)
 
 
-def _converted_format(field: pa.Field[Any]) -> TimeForm | None:
+def _converted_format(field: pa.Field[Any]) -> TimeFormat | None:
     """Return the declared format of a time column, or None if the encoder itself writes the column in this format."""
     if DDB_TIME not in (field.metadata or ()):
         return None
-    time_format, arrow_type = form_of_field(field), field.type
+    time_format, arrow_type = format_of_field(field), field.type
     is_encoders = time_format is None or time_format.kind == "date" or (
         time_format.kind == "iso" and time_format.zone != "+00:00" and time_format.unit == arrow_type.unit
     )  # fmt: skip
     return None if is_encoders else time_format
 
 
-def _stored_array(times: Array, time_format: TimeForm, name: str) -> Array:
+def _stored_array(times: Array, time_format: TimeFormat, name: str) -> Array:
     """Return the texts or numbers of times. A time finer than its format gets as many digits as its column."""
     try:
         if time_format.kind == "epoch":
@@ -415,7 +415,7 @@ def _stored_array(times: Array, time_format: TimeForm, name: str) -> Array:
         raise EncodeError(f"{name}: a time cannot be written as {time_format}: {error}", 0, name, "time") from None
 
 
-def _counts_of(times: Array, time_format: TimeForm) -> Array:
+def _counts_of(times: Array, time_format: TimeFormat) -> Array:
     arrow_type = times.type
     if pa.types.is_date(arrow_type):
         days = times.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
@@ -437,7 +437,7 @@ def _decimals(counts: Array, decimals: int) -> Array:
     return numbers
 
 
-def _format_texts(times: Array, time_format: TimeForm) -> Array:
+def _format_texts(times: Array, time_format: TimeFormat) -> Array:
     arrow_type = times.type
     target_type = timestamp_type(time_format.unit, arrow_type.tz)
     if DIGITS[time_format.unit] >= DIGITS[arrow_type.unit]:
@@ -452,30 +452,30 @@ def _format_texts(times: Array, time_format: TimeForm) -> Array:
     )
 
 
-def _format_times(times: Array, time_format: TimeForm) -> Array:
+def _format_times(times: Array, time_format: TimeFormat) -> Array:
     texts = time_array(times, _AS_ISO)
     return texts if time_format.ending in {"Z", ""} else pc.replace_substring(texts, "Z", time_format.ending)
 
 
-def common_format(texts: Iterable[str]) -> TimeForm:
+def common_format(texts: Iterable[str]) -> TimeFormat:
     """Return the most frequent format of the texts, or ``iso_us`` if no text has a format."""
     counts = Counter(time_format for text in texts if (time_format := _format_of_text(text)) is not None)
-    return counts.most_common(1)[0][0] if counts else TimeForm("iso", "us")
+    return counts.most_common(1)[0][0] if counts else TimeFormat("iso", "us")
 
 
 _TEXT = re.compile(rf"{_DAY}{_TIME}(\.(?P<fraction>[0-9]{{3}}|[0-9]{{6}}|[0-9]{{9}}))?(?P<ending>Z|[+]00:00)?")
 _UNITS = {digits: unit for unit, digits in DIGITS.items()}
 
 
-def _format_of_text(text: str) -> TimeForm | None:
+def _format_of_text(text: str) -> TimeFormat | None:
     match = _TEXT.fullmatch(text)
     if match is None:
-        return TimeForm("date") if re.fullmatch(_DAY, text) else None
+        return TimeFormat("date") if re.fullmatch(_DAY, text) else None
     zone = {"Z": "", None: "_local"}.get(match["ending"], "+00:00")
-    return TimeForm("iso", _UNITS[len(match["fraction"] or "")], zone)
+    return TimeFormat("iso", _UNITS[len(match["fraction"] or "")], zone)
 
 
-def sampled_forms(names: Sequence[str], bodies: Iterable[tuple[Buffer, Framing]]) -> dict[str, TimeForm]:
+def sampled_formats(names: Sequence[str], bodies: Iterable[tuple[Buffer, Framing]]) -> dict[str, TimeFormat]:
     """Return the most frequent format of each attribute's texts in the first items or images of some bodies."""
     return {name: common_format(texts) for name, texts in _sampled_texts(bodies, names).items()} if names else {}
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ddbio.options import ConnectionOptions
 
 
-def require_reject_place(reject_to: str | None, options: ConnectionOptions) -> None:
+def require_reject_location(reject_to: str | None, options: ConnectionOptions) -> None:
     """Raise if other programs manage the folder for rejects. Errors are those of ``require_target``."""
     if reject_to is not None:
         require_target(open_store(reject_to, options))

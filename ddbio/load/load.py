@@ -18,7 +18,7 @@ from ddbio.aws.control_plane import describe_table
 from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import check_limits
 from ddbio.errors import DdbioError, OptionError
-from ddbio.items.item_sizes import least_write_units
+from ddbio.items.item_sizes import min_write_units
 from ddbio.items.kernel.arrays import take_rows
 from ddbio.jobs.balance import balance
 from ddbio.jobs.clients import dynamodb_spec
@@ -33,7 +33,7 @@ from ddbio.jobs.engine import (
     running_spark_parallelism,
 )
 from ddbio.jobs.estimate import Figures, input_parts
-from ddbio.jobs.rejected_rows import require_reject_place
+from ddbio.jobs.rejected_rows import require_reject_location
 from ddbio.jobs.report import Clock, WriteReport
 from ddbio.jobs.stores import new_job_id, require_shared
 from ddbio.jobs.table_limits import read_statistics
@@ -139,7 +139,7 @@ def write_table(data: Rows, options: WriteOptions) -> WriteReport:
     is_limited = any((options.max_units, options.max_seconds, options.max_usd))
     least = None
     if is_limited and isinstance(data, pa.Table):
-        least = least_write_units(data.drop_columns([options.operation_by] if options.operation_by else []))
+        least = min_write_units(data.drop_columns([options.operation_by] if options.operation_by else []))
 
     def rows(plan: WritePlan, _: RejectWriter) -> Iterable[WriteInput]:
         return batches_of(data, options.timestamps, names_nulls=plan.nulls_matter)
@@ -215,7 +215,7 @@ def load_files(
     cluster = cluster_of(master, conf) if plan.engine == "spark" else None
     locations = {"reject_to": options.reject_to, "state": options.state}
     require_shared(cluster, locations, shared_paths=options.shared_paths)
-    require_reject_place(options.reject_to, options)
+    require_reject_location(options.reject_to, options)
     if not described.table.table_id:
         # No earlier run has finished a part of it, so limits are checked before the table is created.
         check_limits(options, plan.estimated_units, plan.seconds, plan.cost)
@@ -380,7 +380,7 @@ def _write_in_process(
 
     ``least_units`` is the minimum cost of rows that are in memory.
     """
-    require_reject_place(options.reject_to, options)
+    require_reject_location(options.reject_to, options)
     clock, table = Clock(), describe_table(dynamodb_spec(options), options.table)
     plan = plan_write(table, options)
     budget = LocalBudget(plan.wcu_per_second, job=f"write to {plan.table}", ramp=plan.ramp)

@@ -18,7 +18,7 @@ from ddbio.formats.row_files import RowFiles
 from ddbio.items.arrow_input import checked_batches, record_batch_reader
 from ddbio.items.python_rows import python_columns, python_rows
 from ddbio.items.schema.arrow import require_names
-from ddbio.items.schema.declare import time_forms
+from ddbio.items.schema.declare import time_formats
 from ddbio.items.time_columns import StoredRows
 from ddbio.load.encode import check_columns
 from ddbio.sources.data_files import find_data, require_items
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ddbio.formats.export_manifest import ExportFile
     from ddbio.formats.file_format import Parts
-    from ddbio.items.schema.times import TimeForm
+    from ddbio.items.schema.times import TimeFormat
     from ddbio.load.options import JsonFormat, SourceOptions
     from ddbio.load.plan import WritePlan
     from ddbio.sources.data_files import DataFiles
@@ -69,7 +69,7 @@ def batches_of(
     DecodeError
         If an array points outside its own memory.
     """
-    forms = time_forms(timestamps)
+    forms = time_formats(timestamps)
     batches = _Batches(forms, names_nulls).of(data)
     if forms:
         first = next(batches, None)
@@ -83,7 +83,7 @@ def batches_of(
 class _Batches:
     """Conversion of rows to batches, with declared times in their stored format."""
 
-    forms: Mapping[str, TimeForm | None]
+    forms: Mapping[str, TimeFormat | None]
     names_nulls: bool
 
     def of(self, data: Rows) -> Iterator[pa.RecordBatch]:
@@ -136,7 +136,7 @@ class Unit:
     json_format: JsonFormat = "auto"
     first_row: int | None = 0
     """The number of its first row in the file, or None if it is unknown before the file is read."""
-    forms: Mapping[str, TimeForm | None] = field(default_factory=dict)
+    forms: Mapping[str, TimeFormat | None] = field(default_factory=dict)
     """The declared formats of time columns."""
     schema: pa.Schema | None = None
     """The columns that the file was written with, if they are known and the file does not have them."""
@@ -240,7 +240,7 @@ def open_source(
             if schema is not None:
                 widths[entry.path] = len(schema)
                 kinds.setdefault((schema, tuple(name for name, *_ in columns[entry.path])), (entry.path, schema))
-    forms = time_forms(timestamps)
+    forms = time_formats(timestamps)
     arguments = [
         (
             *(entry, part, size, None, columns[entry.path], options.json_format, first_row, forms),

@@ -25,7 +25,7 @@ from ddbio.items.json_text import parse_json
 from ddbio.items.schema.arrow import attributes_of, name_of_field, project_schema, tag_of_field, tagged_field
 from ddbio.items.schema.declare import ColumnRules
 from ddbio.items.schema.item_schema import ItemSchema, arrow_schema_of
-from ddbio.items.time_columns import sampled_forms
+from ddbio.items.time_columns import sampled_formats
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.costs import job_cost
 from ddbio.jobs.engine import available_cores, is_spark_installed, running_spark_parallelism
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ddbio.budget import Budget
     from ddbio.items.attribute import Item
     from ddbio.items.page import Page
-    from ddbio.items.schema.times import TimeForm
+    from ddbio.items.schema.times import TimeFormat
     from ddbio.jobs.estimate import Part
     from ddbio.jobs.file_estimates import PartitionSample
     from ddbio.jobs.prices import Cost
@@ -394,8 +394,8 @@ def _observed(pages: Iterable[Page]) -> ItemSchema:
     return infer_schema_of_bodies([(page.items, "page") for page in pages])
 
 
-def _sampled_forms(rules: ColumnRules, pages: Iterable[Page]) -> dict[str, TimeForm]:
-    return sampled_forms(rules.sampled, [(page.items, "page") for page in pages])
+def _sampled_forms(rules: ColumnRules, pages: Iterable[Page]) -> dict[str, TimeFormat]:
+    return sampled_formats(rules.sampled, [(page.items, "page") for page in pages])
 
 
 def _given_schema(table: TableDescription, options: ScanOptions) -> pa.Schema | None:

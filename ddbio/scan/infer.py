@@ -19,7 +19,7 @@ from ddbio.items.plain_columns import plain_schema
 from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.declare import ColumnRules
 from ddbio.items.schema.item_schema import ItemSchema
-from ddbio.items.time_columns import sampled_forms
+from ddbio.items.time_columns import sampled_formats
 from ddbio.scan.describe import describe_scan, observe_table
 from ddbio.scan.plan import budget_of
 from ddbio.sources.data_files import find_data, is_data, is_json, named_errors, read_decompressed, read_lines
@@ -61,7 +61,7 @@ def infer_schema(source: Source, options: InspectOptions) -> ItemSchema:
     """
     if not isinstance(source, (str, os.PathLike)):
         rules, inferred = ColumnRules.of(options), infer_schema_of_body(source)
-        return rules.declare(inferred, sampled_forms(rules.sampled, [framed_items(source)]) if rules.sampled else {})
+        return rules.declare(inferred, sampled_formats(rules.sampled, [framed_items(source)]) if rules.sampled else {})
     name = os.fspath(source)
     if isinstance(source, os.PathLike) or is_data(name):
         return _of_files(name, options)
@@ -107,7 +107,7 @@ def _of_lines(store: ObjectStore, files: Sequence[StoredObject], options: Inspec
     sampled = _spread(paths)
     with suppress(DecodeError):
         bodies = [framed_items(read_lines(store, path, count_per_file)) for path in sampled]
-        return rules.declare(infer_schema_of_bodies(bodies), sampled_forms(rules.sampled, bodies))
+        return rules.declare(infer_schema_of_bodies(bodies), sampled_formats(rules.sampled, bodies))
     # A document is longer than the lines that were read, or a file is broken: read the whole file.
     return rules.declare(ItemSchema.of_items(item for path in sampled for item in _sample(store, path, count_per_file)))
 

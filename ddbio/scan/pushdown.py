@@ -19,7 +19,7 @@ from ddbio.errors import DecodeError
 from ddbio.items.attribute import decode_base64, encode_base64
 from ddbio.items.number import MAX_DIGITS, canonical_number
 from ddbio.items.schema.arrow import fields_within, is_decimal, is_text, name_of_field, tag_of_field
-from ddbio.items.schema.times import DIGITS, TimeForm, form_of_field
+from ddbio.items.schema.times import DIGITS, TimeFormat, format_of_field
 from ddbio.scan.conditions import (
     Compound,
     Expressions,
@@ -233,7 +233,7 @@ def _comparison(  # noqa: PLR0911 - one for each type
 ) -> Condition | None:
     """Return the condition of all items whose column satisfies the comparison; None if that is uncertain."""
     tag, kind, text = tag_of_field(field), constant["type"], constant["value"]
-    if (form := form_of_field(field)) is not None:
+    if (form := format_of_field(field)) is not None:
         return _time(operator, path, form, constant)
     if tag == "S" and is_text(field.type) and kind == "string":
         return Test(operator, path, ({"S": text},))
@@ -280,7 +280,7 @@ def _bound(operator: str, path: Path, value: float, outward: int) -> Test | None
 
 
 def _time(  # noqa: PLR0911 - one for each time format
-    operator: str, path: Path, form: TimeForm, constant: Filter
+    operator: str, path: Path, form: TimeFormat, constant: Filter
 ) -> Condition | None:
     """Return the condition on a time that is stored as text or number; both sort like the times they represent."""
     count = int(constant["value"])

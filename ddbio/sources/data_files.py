@@ -24,7 +24,7 @@ from ddbio.formats.lake_columns import LAKE_ROWS
 from ddbio.formats.manifests import ManifestFacts, look_up, partition_columns
 from ddbio.formats.registry import FORMATS, INPUT_FORMATS, MAGIC_BYTES, format_of, format_of_bytes, is_row_file
 from ddbio.items.encode import to_dynamodb_json
-from ddbio.items.expansion import MOST_ROW_BYTES
+from ddbio.items.expansion import MAX_ROW_BYTES
 from ddbio.jobs.stores import open_store
 from ddbio.lake_formats.items import LakeItems
 from ddbio.lake_formats.registry import open_lake_table
@@ -424,7 +424,7 @@ def read_lines(store: ObjectStore, path: str, count: int) -> bytes:
         If the gzip data of these lines is damaged.
     """
     text, n_lines = [], 0
-    for block in line_blocks(store.read_chunks(path), f"{store.uri}/{path}", MOST_ROW_BYTES):
+    for block in line_blocks(store.read_chunks(path), f"{store.uri}/{path}", MAX_ROW_BYTES):
         text.append(bytes(block))
         n_lines += text[-1].count(b"\n")
         if n_lines >= count:

@@ -26,10 +26,10 @@ from ddbio.budget import BudgetClient, FencedBudget, TaskAttempt
 from ddbio.budget.worker import CountedBudget
 from ddbio.errors import OptionError
 from ddbio.items.schema.arrow import require_names
-from ddbio.items.schema.declare import time_forms
+from ddbio.items.schema.declare import time_formats
 from ddbio.items.time_columns import StoredRows
 from ddbio.jobs.clients import dynamodb_spec
-from ddbio.jobs.rejected_rows import require_reject_place
+from ddbio.jobs.rejected_rows import require_reject_location
 from ddbio.jobs.report import WriteReport
 from ddbio.jobs.stores import new_job_id
 from ddbio.load.batches import WriteCounts
@@ -99,10 +99,10 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
             raise OptionError("a table cannot be overwritten: write with mode('append'), which replaces item by item")
         self._began = time.time()
         self._options = parse_options(FrameWriteOptions, known_names(values, "write"))
-        require_reject_place(self._options.reject_to, self._options)
+        require_reject_location(self._options.reject_to, self._options)
         self._application = SparkFiles.getRootDirectory()
         self._plan, terms = self._planned()
-        forms = time_forms(self._options.timestamps)
+        forms = time_formats(self._options.timestamps)
         self._rows = StoredRows(forms)
         self._job_id = new_job_id()
         self._metadata = {field.name: field.metadata for field in written_schema(schema)}

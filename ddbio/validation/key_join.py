@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
 
 import numpy as np
 
-from ddbio.items.key_hashes import BUCKETS, Rows, bucket_groups, bucket_places, buckets_of, differences, repeated
+from ddbio.items.key_hashes import BUCKETS, Rows, bucket_groups, bucket_starts, buckets_of, differences, repeated
 from ddbio.validation.comparison import Kind
 from ddbio.validation.sums import rows_in
 
@@ -93,7 +93,7 @@ class RowStore:
         if not self._pending_rows:
             return
         rows = Rows.joined(self._pending).sorted()
-        starts, offset = bucket_places(rows.keys), self._file_bytes
+        starts, offset = bucket_starts(rows.keys), self._file_bytes
         self._pending, self._pending_rows = [], 0
         if spills:
             if self._file is None:

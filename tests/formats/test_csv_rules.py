@@ -121,7 +121,7 @@ def test_null_values_are_missing_in_every_column(tmp_path, words, how):
 
 def test_a_cell_that_never_ends_is_found_before_memory_does(tmp_path, monkeypatch):
     """A row that is larger than any item is an error, before the rest of the file is read."""
-    monkeypatch.setattr("ddbio.formats.text_reader.MOST_ROW_BYTES", 1000)
+    monkeypatch.setattr("ddbio.formats.text_reader.MAX_ROW_BYTES", 1000)
     text = "id,v\n" + "a,x\n" * 100 + 'b,"y\n' + "c,z\n" * 1000
     with pytest.raises(DecodeError, match=r"larger than .* not closed"):
         read(tmp_path, text, "pieces")

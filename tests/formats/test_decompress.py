@@ -156,7 +156,7 @@ def test_a_line_has_a_largest_size_in_every_codec(codec):
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "bz2"])
 def test_what_is_inflated_in_one_step_is_limited(monkeypatch, codec):
     """A file that can only be read completely may not exceed a size, at any ratio."""
-    monkeypatch.setattr("ddbio.formats.decompress.MOST_WHOLE_BYTES", 3_000_000)
+    monkeypatch.setattr("ddbio.formats.decompress.MAX_UNSPLIT_BYTES", 3_000_000)
     monkeypatch.setattr("ddbio.formats.decompress.FREE_BYTES", 1_000_000)
     text = random.Random(1).randbytes(2_900_000)
     assert decompress(packed(codec, [text]), "f") == text

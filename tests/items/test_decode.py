@@ -80,7 +80,7 @@ def test_fitting_items_take_the_fast_path(framing, monkeypatch):
     items = [FITTING, {}, {"s": {"NULL": True}, "m": {"M": {"x": {"NULL": True}}}}, FITTING]
     decoder = Decoder(SCHEMA)
     expected = reference(items, SCHEMA)
-    monkeypatch.setattr(decoder, "_decode_plainly", None)
+    monkeypatch.setattr(decoder, "_decode_in_python", None)
     for _ in range(2):
         batch = decoder.decode(framed(items, framing), framing)
         assert batch.equals(expected)
@@ -95,7 +95,7 @@ def test_kept_nulls_take_the_fast_path(framing, monkeypatch):
     """A kept NULL does not need the reference if it is alone in a column or a list."""
     items = [{"s": {"NULL": True}, "n": {"NULL": True}}, FITTING]
     decoder = Decoder(SCHEMA, nulls="keep")
-    monkeypatch.setattr(decoder, "_decode_plainly", None)
+    monkeypatch.setattr(decoder, "_decode_in_python", None)
     batch = decoder.decode(framed(items, framing), framing)
     assert batch.column("_rescue").to_pylist() == ['{"n":{"NULL":true},"s":{"NULL":true}}', None]
     assert list(items_of(batch)) == items
@@ -530,7 +530,7 @@ def test_mutated_bytes_are_read_as_the_reference_reads_them(framing, mutations):
         data = data[:start] + token + data[start + length :]
     decoder = Decoder(SCHEMA)
     try:
-        expected = decoder._decode_plainly(data, framing, MisfitLog())
+        expected = decoder._decode_in_python(data, framing, MisfitLog())
     except DecodeError:
         with pytest.raises(DecodeError):
             decoder.decode(data, framing)

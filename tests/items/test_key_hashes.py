@@ -12,7 +12,7 @@ from ddbio.items.key_hashes import (
     BucketSums,
     HashSet,
     Rows,
-    bucket_places,
+    bucket_starts,
     buckets_of,
     differences,
     repeated,
@@ -76,7 +76,7 @@ def test_items_that_exchange_their_values_are_seen():
 def test_the_starts_cover_all_buckets():
     """Sorted keys are split at the bounds of buckets. The first and the last key are in the first and last bucket."""
     keys = np.array([0, 2**52 - 1, 2**52, 2**64 - 1], np.uint64)
-    starts = bucket_places(keys)
+    starts = bucket_starts(keys)
     assert len(starts) == BUCKETS + 1
     assert np.diff(starts)[[0, 1, BUCKETS - 1]].tolist() == [2, 1, 1]
     assert buckets_of(keys).tolist() == [0, 0, 1, BUCKETS - 1]

@@ -17,7 +17,7 @@ from boto3.dynamodb.types import Binary
 from ddbio.errors import SchemaError
 from ddbio.items.python_rows import attribute_value, is_missing, python_columns, python_rows
 from ddbio.items.reference import items_of
-from ddbio.items.schema.times import parse_form
+from ddbio.items.schema.times import parse_format
 
 BERLIN = dt.timezone(dt.timedelta(hours=2))
 Color = enum.Enum("Color", {"RED": "red", "ONE": 1})
@@ -118,7 +118,7 @@ def test_a_value_without_a_type_is_refused(value):
 
 def test_declared_times_have_their_format_next_to_other_values():
     """A format applies value by value. Other values become invalid numbers."""
-    forms = {"v": parse_form("epoch_s")}
+    forms = {"v": parse_format("epoch_s")}
     zoned = dt.datetime(1970, 1, 2, tzinfo=dt.UTC)
     times = [zoned.replace(tzinfo=None), zoned, pd.Timestamp(86_400, unit="s"), None]
     rows = [{"pk": "a", "v": value} for value in times]

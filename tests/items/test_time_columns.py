@@ -13,7 +13,7 @@ from ddbio.errors import EncodeError, OptionError, SchemaError
 from ddbio.items.decode import Decoder, RowDecoder
 from ddbio.items.item_key import key_hashes
 from ddbio.items.schema.item_schema import ItemSchema
-from ddbio.items.schema.times import DDB_TIME, parse_form, with_form
+from ddbio.items.schema.times import DDB_TIME, parse_format, with_format
 from ddbio.items.time_columns import common_format
 
 FORMS = [f"iso_{unit}{zone}" for unit in ("s", "ms", "us", "ns") for zone in ("", "+00:00", "_local")]
@@ -186,7 +186,7 @@ def test_a_renamed_column_is_written_as_its_attribute(form):
     """Another format changes the text of a time, not its attribute."""
     data = b'{"createdAt":{"N":"1700000000"}}\n'
     renamed = pa.field("created_at", pa.timestamp("us", "UTC"), metadata={"ddb:name": "createdAt"})
-    batch = ddbio.from_dynamodb_json(data, pa.schema([with_form(renamed, parse_form("epoch_s"))]))
+    batch = ddbio.from_dynamodb_json(data, pa.schema([with_format(renamed, parse_format("epoch_s"))]))
     assert ddbio.to_dynamodb_json(batch) == data
     written = ddbio.to_dynamodb_json(batch, timestamps={"created_at": form})
     assert written == b'{"createdAt":{"S":"2023-11-14T22:13:20.000000Z"}}\n'
@@ -194,7 +194,7 @@ def test_a_renamed_column_is_written_as_its_attribute(form):
 
 def test_keys_digest_and_encoder_agree():
     """The key's hash, the digest and the encoded item are those of the stored item."""
-    form = with_form(pa.field("at", pa.timestamp("us", "UTC")), parse_form("epoch_s"))
+    form = with_format(pa.field("at", pa.timestamp("us", "UTC")), parse_format("epoch_s"))
     times = pa.RecordBatch.from_arrays([pa.array([1_700_000_000_000_000], form.type)], schema=pa.schema([form]))
     plain = pa.RecordBatch.from_pydict({"at": [1_700_000_000]})
     assert key_hashes(times, ["at"]).tolist() == key_hashes(plain, ["at"]).tolist()

@@ -15,7 +15,7 @@ import pytest
 from ddbio.items.decode import RowDecoder
 from ddbio.items.number import canonical_number
 from ddbio.items.schema.arrow import normalize_schema, tagged_field
-from ddbio.items.schema.times import parse_form, with_form
+from ddbio.items.schema.times import parse_format, with_format
 from ddbio.scan.conditions import Expressions, key_query, parse_condition
 from ddbio.scan.pushdown import PushedKeys, pushed_condition
 from ddbio.testing.expressions.conditions import predicate_of
@@ -37,10 +37,10 @@ COLUMNS = normalize_schema(
             tagged_field("t", pa.string(), "N"),
             tagged_field("b", pa.binary(), "B"),
             tagged_field("flag", pa.bool_(), "BOOL"),
-            with_form(tagged_field("at", UTC, "S"), parse_form("iso_ms")),
-            with_form(tagged_field("local", pa.timestamp("us"), "S"), parse_form("iso_s_local")),
-            with_form(tagged_field("epoch", UTC, "N"), parse_form("epoch_s")),
-            with_form(tagged_field("day", pa.date32(), "S"), parse_form("date")),
+            with_format(tagged_field("at", UTC, "S"), parse_format("iso_ms")),
+            with_format(tagged_field("local", pa.timestamp("us"), "S"), parse_format("iso_s_local")),
+            with_format(tagged_field("epoch", UTC, "N"), parse_format("epoch_s")),
+            with_format(tagged_field("day", pa.date32(), "S"), parse_format("date")),
             tagged_field("any", pa.string(), "JSON"),
             tagged_field("tags", pa.list_(pa.string()), "SS"),
             tagged_field(

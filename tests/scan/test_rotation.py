@@ -84,7 +84,7 @@ def scripted(segments, pages):
 @pytest.fixture
 def policy(monkeypatch):
     """Return a patient policy with short pauses."""
-    monkeypatch.setattr(retry, "LONGEST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(retry, "MAX_PAUSE_SECONDS", 0.001)
     return RetryPolicy(deadline_seconds=60.0, stop=threading.Event())
 
 

@@ -30,7 +30,7 @@ from ddbio.items.schema.arrow import (
 )
 from ddbio.items.schema.folded import fold
 from ddbio.items.schema.shape import NOTHING_DECLARED, NOTHING_SEEN, Declared, Shape, join_all
-from ddbio.items.schema.times import form_of_field, parse_form, time_type_of_text, with_form
+from ddbio.items.schema.times import format_of_field, parse_format, time_type_of_text, with_format
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -167,7 +167,7 @@ def _field(column: str, name: str, shape: Shape, declared: Declared, depth: int)
         field = tagged_field(
             column, _arrow_type(tag, f"{arrow}]" if time_format else arrow, children), tag, attribute=name
         )
-        return with_form(field, parse_form(time_format)) if time_format else field
+        return with_format(field, parse_format(time_format)) if time_format else field
     except (ValueError, TypeError, pa.ArrowException):
         raise SchemaError(
             f"{name}: {chosen!r} is no column: write a DynamoDB type and an Arrow type, as in 'N int64'"
@@ -232,7 +232,7 @@ def _declared(field: pa.Field[Any], index: int) -> Declared:
     if is_list(arrow_type):
         container = str(arrow_type).partition("<")[0]
         return Declared(f"{tag} {container}", index, _declared(arrow_type.field(0), 0))
-    time_format = form_of_field(field)
+    time_format = format_of_field(field)
     return Declared(f"{tag} {arrow_type}" if time_format is None else f"{tag} {arrow_type} {time_format}", index)
 
 

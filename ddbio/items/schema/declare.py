@@ -28,7 +28,7 @@ from ddbio.items.schema.arrow import (
 )
 from ddbio.items.schema.column import column_names, type_of_text
 from ddbio.items.schema.item_schema import ItemSchema, arrow_schema_of
-from ddbio.items.schema.times import TimeForm, is_time_column, parse_formats, with_form
+from ddbio.items.schema.times import TimeFormat, is_time_column, parse_formats, with_format
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -47,14 +47,14 @@ _WORDS = {
     "BOOL": "BOOL bool",
     "B": "B binary",
 }
-_DEFAULT_FORMAT = TimeForm("iso", "us")
+_DEFAULT_FORMAT = TimeFormat("iso", "us")
 
 
 @dataclass(frozen=True)
 class ColumnRules:
     """Rules by which columns are declared."""
 
-    timestamps: Mapping[str, TimeForm | None] = field(default_factory=dict)
+    timestamps: Mapping[str, TimeFormat | None] = field(default_factory=dict)
     """The formats of time columns by attribute; None is the format that a sample shows."""
     types: Mapping[str, str] = field(default_factory=dict)
     """Arrow types by attribute, as text, optionally after DynamoDB's type."""
@@ -70,7 +70,7 @@ class ColumnRules:
         OptionError
             A time has no such format.
         """
-        return cls(time_forms(options.timestamps), dict(options.types or ()), options.numbers)
+        return cls(time_formats(options.timestamps), dict(options.types or ()), options.numbers)
 
     def __bool__(self) -> bool:
         """Return whether there is any rule."""
@@ -95,7 +95,7 @@ class ColumnRules:
             require_names((*self.timestamps, *self.types), attributes, problem, advice)
 
     def apply(
-        self, schema: pa.Schema, sampled: Mapping[str, TimeForm] | None = None, exact: Collection[str] = ()
+        self, schema: pa.Schema, sampled: Mapping[str, TimeFormat] | None = None, exact: Collection[str] = ()
     ) -> pa.Schema:
         """Return a normalised schema with the columns that the rules declare.
 
@@ -125,11 +125,11 @@ class ColumnRules:
         for name, declared in self.timestamps.items():
             time_format = declared or (sampled or {}).get(name, _DEFAULT_FORMAT)
             own = tagged_field(columns[name].name, time_format.arrow_type, time_format.tag, attribute=name)
-            columns[name] = with_form(own, time_format)
+            columns[name] = with_format(own, time_format)
         return normalize_schema(pa.schema([*columns.values(), RESCUE_FIELD]))
 
     def declare(
-        self, schema: ItemSchema, sampled: Mapping[str, TimeForm] | None = None, exact: Collection[str] = ()
+        self, schema: ItemSchema, sampled: Mapping[str, TimeFormat] | None = None, exact: Collection[str] = ()
     ) -> ItemSchema:
         """Return a schema in which the rules' columns are declared, as if its file had been edited.
 
@@ -158,7 +158,7 @@ def declared_fields(schema: Any, types: Iterable[tuple[str, str]] | None) -> dic
     return {name_of_field(field): field for field in columns if field.name != RESCUE_NAME}
 
 
-def time_forms(options: Iterable[tuple[str, str]] | None) -> dict[str, TimeForm | None]:
+def time_formats(options: Iterable[tuple[str, str]] | None) -> dict[str, TimeFormat | None]:
     """Return the formats that the option ``timestamps`` names.
 
     Raises

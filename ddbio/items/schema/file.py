@@ -27,7 +27,7 @@ from ddbio.items.schema.arrow import (
 )
 from ddbio.items.schema.column import column_of, declared_by, names_of, type_of_text
 from ddbio.items.schema.shape import NOTHING_DECLARED, NOTHING_SEEN, Declared, Shape
-from ddbio.items.schema.times import form_of_field, parse_form, with_form
+from ddbio.items.schema.times import format_of_field, parse_format, with_format
 
 VERSION = 2
 """The version of an item schema's file."""
@@ -237,7 +237,7 @@ def _field_to_json(field: pa.Field[Any]) -> dict[str, Any]:
     described["arrow"] = str(field.type) if not children else str(field.type).partition("<")[0]
     if children:
         described["fields"] = children
-    if (form := form_of_field(field)) is not None:
+    if (form := format_of_field(field)) is not None:
         described["time"] = str(form)
     return described
 
@@ -246,4 +246,4 @@ def _field_from_json(described: dict[str, Any]) -> pa.Field[Any]:
     children = [_field_from_json(child) for child in described.get("fields", ())]
     arrow_type = type_of_text(described["arrow"], children)
     field = tagged_field(described["name"], arrow_type, described["type"], attribute=described.get("attribute"))
-    return with_form(field, parse_form(described["time"])) if "time" in described else field
+    return with_format(field, parse_format(described["time"])) if "time" in described else field

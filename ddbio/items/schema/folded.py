@@ -6,7 +6,7 @@ import re
 from typing import Final
 from zlib import crc32
 
-MOST_NAME_BYTES: Final = 255
+MAX_COLUMN_NAME_BYTES: Final = 255
 """The longest column name that all catalogs accept."""
 
 REFUSED: Final = re.compile(r"[ ,;{}()=\x00-\x1f\x7f]")
@@ -23,5 +23,7 @@ def fold(name: str) -> str:
 
 def with_checksum(attribute: str) -> str:
     """Return a valid column name that ends with a checksum of the attribute's name."""
-    plain = (REFUSED.sub("_", attribute) or "_").encode()[: MOST_NAME_BYTES - _CHECKSUM_BYTES].decode(errors="ignore")
+    plain = (
+        (REFUSED.sub("_", attribute) or "_").encode()[: MAX_COLUMN_NAME_BYTES - _CHECKSUM_BYTES].decode(errors="ignore")
+    )
     return f"{plain}_{crc32(attribute.encode()):08x}"

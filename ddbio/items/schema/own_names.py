@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ddbio.items.schema.arrow import DDB_NAME, DDB_TYPE, RESCUE_NAME, fields_within, is_list, name_of_field
-from ddbio.items.schema.folded import MOST_NAME_BYTES, REFUSED, fold, with_checksum
+from ddbio.items.schema.folded import MAX_COLUMN_NAME_BYTES, REFUSED, fold, with_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -26,7 +26,7 @@ def column_name(attribute: str, used: AbstractSet[str], arrow_type: pa.DataType 
         name.
     """
     name = attribute
-    if not name or REFUSED.search(name) or len(name.encode()) > MOST_NAME_BYTES:
+    if not name or REFUSED.search(name) or len(name.encode()) > MAX_COLUMN_NAME_BYTES:
         name = with_checksum(attribute)
     number = 1
     while not used.isdisjoint(names_of(name, arrow_type)):
@@ -74,7 +74,7 @@ def beside(fields: pa.Schema | list[pa.Field[Any]], own: Collection[str]) -> lis
     renamed: list[pa.Field[Any]] = []
     for field in fields:
         name = field.name
-        if name != RESCUE_NAME and (fold(name) in reserved or len(name.encode()) > MOST_NAME_BYTES):
+        if name != RESCUE_NAME and (fold(name) in reserved or len(name.encode()) > MAX_COLUMN_NAME_BYTES):
             name = column_name(name_of_field(field), used)
             used.add(fold(name))
         reserved.add(fold(name))
@@ -82,7 +82,7 @@ def beside(fields: pa.Schema | list[pa.Field[Any]], own: Collection[str]) -> lis
     return renamed
 
 
-def told_apart(schema: pa.Schema) -> pa.Schema:
+def mark_own_columns(schema: pa.Schema) -> pa.Schema:
     """Mark own columns that have the name of an attribute with another column, so that they are not mistaken for it."""
     # Most schemas name no attribute. This check is cheaper than reading the metadata of each field.
     if DDB_NAME not in schema.serialize().to_pybytes():

@@ -44,7 +44,7 @@ _FORMATS = (
 
 
 @dataclass(frozen=True, slots=True)
-class TimeForm:
+class TimeFormat:
     """Encoding of a time as an attribute."""
 
     kind: Literal["iso", "epoch", "date"]
@@ -85,7 +85,7 @@ def timestamp_type(unit: Any, zone: str | None) -> pa.DataType:
     return pa.timestamp(unit, zone)
 
 
-def parse_form(text: str) -> TimeForm:
+def parse_format(text: str) -> TimeFormat:
     """Parse the name of a format.
 
     Raises
@@ -94,11 +94,11 @@ def parse_form(text: str) -> TimeForm:
         No format has this name.
     """
     if text == "date":
-        return TimeForm("date")
+        return TimeFormat("date")
     match = _FORMAT.fullmatch(text)
     if match is None or (match["kind"] == "epoch" and match["zone"]):
         raise ValueError(f"{text!r} is no format of a time: known are {_FORMATS}")
-    return TimeForm("iso" if match["kind"] == "iso" else "epoch", match["unit"], match["zone"] or "")
+    return TimeFormat("iso" if match["kind"] == "iso" else "epoch", match["unit"], match["zone"] or "")
 
 
 def is_time_column(arrow_type: Any) -> bool:
@@ -106,7 +106,7 @@ def is_time_column(arrow_type: Any) -> bool:
     return pa.types.is_timestamp(arrow_type) or pa.types.is_date(arrow_type)
 
 
-def form_of_field(field: pa.Field[Any]) -> TimeForm | None:
+def format_of_field(field: pa.Field[Any]) -> TimeFormat | None:
     """Return the format in a time column's metadata, or None.
 
     Raises
@@ -118,14 +118,14 @@ def form_of_field(field: pa.Field[Any]) -> TimeForm | None:
     if text is None or not is_time_column(field.type):
         return None
     try:
-        time_format = parse_form(text.decode(errors="replace"))
+        time_format = parse_format(text.decode(errors="replace"))
     except ValueError as error:
         raise SchemaError(f"{field.name}: {error}") from None
     require_format(field.name, field.type, time_format)
     return time_format
 
 
-def require_format(name: str, arrow_type: Any, time_format: TimeForm) -> None:
+def require_format(name: str, arrow_type: Any, time_format: TimeFormat) -> None:
     """Raise SchemaError if a column of this type cannot have the format."""
     if time_format.kind == "date" and not pa.types.is_date(arrow_type):
         raise SchemaError(f"{name}: an Arrow {arrow_type} is more than a date: declare iso_us, or another format")
@@ -150,22 +150,22 @@ def normalize_time(field: pa.Field[Any]) -> pa.Field[Any]:
     """
     metadata = dict(field.metadata or {})
     tag = metadata.get(_DDB_TYPE, b"").decode(errors="replace")
-    time_format = form_of_field(field) or _default_format(field.type, tag)
+    time_format = format_of_field(field) or _default_format(field.type, tag)
     if tag not in {"", time_format.tag}:
         raise SchemaError(f"{field.name}: {time_format} is DynamoDB's {time_format.tag}, not {tag}: change one of them")
     metadata |= {_DDB_TYPE: time_format.tag.encode(), DDB_TIME: str(time_format).encode()}
     return pa.field(field.name, field.type, nullable=True, metadata=metadata)
 
 
-def _default_format(arrow_type: Any, tag: str) -> TimeForm:
+def _default_format(arrow_type: Any, tag: str) -> TimeFormat:
     if pa.types.is_date(arrow_type):
-        return TimeForm("date")
+        return TimeFormat("date")
     if tag == "N":
-        return TimeForm("epoch", arrow_type.unit)
-    return TimeForm("iso", arrow_type.unit, "_local" if arrow_type.tz is None else "")
+        return TimeFormat("epoch", arrow_type.unit)
+    return TimeFormat("iso", arrow_type.unit, "_local" if arrow_type.tz is None else "")
 
 
-def with_form(field: pa.Field[Any], time_format: TimeForm) -> pa.Field[Any]:
+def with_format(field: pa.Field[Any], time_format: TimeFormat) -> pa.Field[Any]:
     """Return the field with the format, and its DynamoDB type, in its metadata."""
     metadata = {**(field.metadata or {}), _DDB_TYPE: time_format.tag.encode(), DDB_TIME: str(time_format).encode()}
     return field.with_metadata(metadata)  # type: ignore[arg-type] # stubs
@@ -186,7 +186,7 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
 
 def stored_field(field: pa.Field[Any], arrow_type: pa.DataType | None = None) -> pa.Field[Any]:
     """Return the column of the attribute itself for a time column. Other fields stay unchanged."""
-    time_format = form_of_field(field)
+    time_format = format_of_field(field)
     if time_format is None:
         return field
     metadata = {key: value for key, value in (field.metadata or {}).items() if key != DDB_TIME}
@@ -204,7 +204,7 @@ def time_type_of_text(text: str) -> pa.DataType | None:
     return timestamp_type(match["unit"], match["zone"])
 
 
-def parse_formats(options: Iterable[tuple[str, str]]) -> dict[str, TimeForm | None]:
+def parse_formats(options: Iterable[tuple[str, str]]) -> dict[str, TimeFormat | None]:
     """Return the formats by attribute. None is the format that a sample shows.
 
     Raises
@@ -212,4 +212,4 @@ def parse_formats(options: Iterable[tuple[str, str]]) -> dict[str, TimeForm | No
     ValueError
         A text is not the name of a format.
     """
-    return {name: None if text == ISO else parse_form(text) for name, text in options}
+    return {name: None if text == ISO else parse_format(text) for name, text in options}

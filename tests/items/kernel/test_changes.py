@@ -213,7 +213,7 @@ def test_changes_have_time_operation_and_images():
 def test_compact_and_loose_changes_never_leave_the_loops(monkeypatch):
     """No well-formed change of an export needs the reference."""
     decoder = ChangeDecoder(SCHEMA, ["pk", "sk"])
-    monkeypatch.setattr(decoder._loops, "_decode_plainly", None)
+    monkeypatch.setattr(decoder._loops, "_decode_in_python", None)
     loose = b"\n".join(json.dumps(json.loads(line), indent=1).encode() for line in LINES.splitlines())
     assert decoder.decode(LINES).equals(decoder.decode(loose))
 
@@ -242,7 +242,7 @@ def test_the_loops_equal_the_reference_on_stream_records(part):
 def test_no_record_leaves_the_loops(monkeypatch):
     """No well-formed record of a stream needs the reference, in lines, in a body, compact or not."""
     decoder = ChangeDecoder(SCHEMA, ["pk", "sk"])
-    monkeypatch.setattr(decoder._loops, "_decode_plainly", None)
+    monkeypatch.setattr(decoder._loops, "_decode_in_python", None)
     body = json.loads(RECORDS)
     forms = [RECORDS, json.dumps(body).encode(), json.dumps(body, indent=1).encode()]
     forms.append(b"\n".join(json.dumps(record).encode() for record in body["Records"]))

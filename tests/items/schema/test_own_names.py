@@ -10,7 +10,7 @@ from ddbio.formats.lake_columns import attribute_columns, lake_fields, lake_sche
 from ddbio.formats.log_columns import ARCHIVE_COLUMNS, LOG_COLUMNS, attribute_of_member, line_member
 from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.schema.arrow import RESCUE_FIELD, name_of_field, normalize_schema
-from ddbio.items.schema.folded import MOST_NAME_BYTES, fold
+from ddbio.items.schema.folded import MAX_COLUMN_NAME_BYTES, fold
 from ddbio.items.schema.own_names import beside, columns_of, is_own
 from ddbio.lake.history import history_schema
 
@@ -30,7 +30,7 @@ def items(*names, kind=None):
 def require_apart(schema, attributes):
     """Check that columns differ by more than case, and that each attribute has its own column."""
     assert len({fold(name) for name in schema.names}) == len(schema.names)
-    assert all(len(name.encode()) <= MOST_NAME_BYTES for name in schema.names)
+    assert all(len(name.encode()) <= MAX_COLUMN_NAME_BYTES for name in schema.names)
     assert len({*columns_of(schema, attributes)}) == len(attributes)
 
 

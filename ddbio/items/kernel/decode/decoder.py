@@ -159,7 +159,7 @@ class KernelDecoder:
         batches = self._decode_all(body, framing, log, in_one=in_one)
         if batches is None:
             log = MisfitLog()
-            batches = [self._decode_plainly(bytes(body), framing, log)]
+            batches = [self._decode_in_python(bytes(body), framing, log)]
         self._add_log(log)
         return batches
 
@@ -242,7 +242,7 @@ class KernelDecoder:
                 if framing == "page" or body[line : start + refused].strip(_BLANKS):
                     return None
                 last_lines = b"\n" * body.count(b"\n", 0, line) + body[line:]
-                batches.append(self._decode_plainly(last_lines, framing, log))
+                batches.append(self._decode_in_python(last_lines, framing, log))
                 break
         return batches
 
@@ -350,7 +350,7 @@ class KernelDecoder:
         """Convert the scanned columns to the columns of items."""
         return scanned
 
-    def _decode_plainly(self, body: bytes, framing: Framing, log: MisfitLog) -> pa.RecordBatch:
+    def _decode_in_python(self, body: bytes, framing: Framing, log: MisfitLog) -> pa.RecordBatch:
         items = list(checked_items(body, framing))
         batch = self._rows[0].batch(items, log)
         if not self._with_sizes:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ddbio.items.digest import BLOCK, FINAL, LEAST_EXPONENT, N
+from ddbio.items.digest import BLOCK, EXPONENT_OFFSET, FINAL, N
 from ddbio.items.kernel.jit import inlined, inner, intrinsic
 from ddbio.items.kernel.memory import load64, out_of_line, peek
 from ddbio.items.kernel.number import parse_number, unscaled
@@ -78,7 +78,7 @@ def last_of(size: int, code: int) -> Any:
 
 @inlined
 def _number_last(exponent: int, negative: Any) -> Any:
-    return last_of(2 * (exponent - LEAST_EXPONENT) + negative, N)
+    return last_of(2 * (exponent - EXPONENT_OFFSET) + negative, N)
 
 
 @inlined
