@@ -35,6 +35,7 @@ from ddbio.folders.listing import FileList as FileList, ListedFile as ListedFile
 from ddbio.folders.publish import PublishPlan as PublishPlan, PublishReport as PublishReport
 from ddbio.folders.vacuum import VacuumReport as VacuumReport
 from ddbio.formats.layout import LayoutReport as LayoutReport, LayoutSummary as LayoutSummary
+from ddbio.formats.scanned_bytes import QueryCost as QueryCost
 from ddbio.items.batch_stream import RecordBatchStream as RecordBatchStream
 from ddbio.items.changes import ChangeDecoder as ChangeDecoder
 from ddbio.items.decode import from_dynamodb_json as from_dynamodb_json
@@ -1830,7 +1831,7 @@ def rollback(path: str | os.PathLike[str], **options: Unpack[RollbackKeywords]) 
     ...
 
 def layout(path: str | os.PathLike[str], **options: Unpack[LayoutKeywords]) -> LayoutReport:
-    """Return the layout of a dataset: file sizes, small files, row groups, partitions, and the bytes of each column.
+    """Return the layout of a dataset: file sizes, small files, row groups, partitions, bytes of columns, query costs.
 
     Only the footers of Parquet and ORC are read, and no row.
 
@@ -1848,7 +1849,7 @@ def layout(path: str | os.PathLike[str], **options: Unpack[LayoutKeywords]) -> L
     DecodeError
         If the footer of a file is damaged.
     OptionError
-        If charts are requested and matplotlib is not installed.
+        If charts are requested and matplotlib is not installed, or no file has a requested column or partition.
     TargetError
         If a page cannot be written.
     """

@@ -286,6 +286,12 @@ class LayoutKeywords(ConnectionKeywords, total=False):
     """Format of all files. Default: detected by name, else by content."""
     small_than: int | str
     """Size below which a file counts as small."""
+    columns: str | Sequence[str] | None
+    """Columns of a query whose cost is also reported."""
+    partition: str | Sequence[str] | None
+    """Partition of a query whose cost is also reported: ``day=2026-11-01``, ``year=2026,month=11``."""
+    prices: str | None
+    """Price book file of ddbio. Default: the newest local book of the region."""
     html: str | None
     """HTML file for the report and its charts."""
     png: str | None

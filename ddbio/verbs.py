@@ -193,7 +193,7 @@ _ROWS = (
         results="PublishPlan"),
     Verb("rollback", "path/", "folders.options:RollbackOptions", "folders.publish:rollback"),
     Verb("layout", "path/", "folders.options:LayoutOptions", "folders.layout:layout",
-        results="formats.layout:LayoutReport"),
+        results="formats.layout:LayoutReport formats.scanned_bytes:QueryCost"),
     Verb("sync_catalog", "path/ target", "catalog.options:CatalogSyncOptions", "catalog.sync:sync",
         results="catalog.glue:CatalogReport"),
     Verb("catalog_ddl", "path/ dialect", "catalog.options:CatalogDdlOptions", "lake.registering:write_ddl"),

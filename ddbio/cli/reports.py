@@ -26,6 +26,7 @@ from ddbio.cli.show import (
     planned_rows,
     skipped_rows,
     time_text,
+    usd_text,
     written_rows,
 )
 from ddbio.cli.terminal import MAX_ROWS, data_out, table_text
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from ddbio.export.read import ExportReadReport
     from ddbio.folders.compact import CompactReport
     from ddbio.formats.layout import LayoutReport
+    from ddbio.formats.scanned_bytes import QueryCost
     from ddbio.jobs.prices import PriceBook
     from ddbio.jobs.report import DemoReport, ScanReport, WriteReport
     from ddbio.lake.history import HistoryReport
@@ -388,13 +390,27 @@ def format_layout(report: LayoutReport) -> str:
         (column.name, format_bytes(column.bytes), format_bytes(column.uncompressed_bytes), f"{column.bytes_per_row:,g}")
         for column in report.columns[:MAX_ROWS]
     ]
+    queries = [
+        (
+            _query_text(query), f"{query.files:,}", format_bytes(query.bytes),
+            *("no price" if usd is None else f"${usd_text(usd)}" for usd in (query.athena_usd, query.spectrum_usd)),
+        )
+        for query in report.queries
+    ]  # fmt: skip
     shown = [lines(figures, 9), table_text(("size", "files", "bytes"), sizes)]
+    shown.append(table_text(("a query of", "files", "scans", "Athena", "Redshift Spectrum"), queries))
+    shown += [f"note     {note}" for note in report.notes]
     if partitions:
         names = ("partition", "files", "bytes", "rows", "small files")
         shown.append(table_text(names, partitions, len(report.partitions)))
     if columns:
         shown.append(table_text(("column", "stored", "uncompressed", "bytes a row"), columns, len(report.columns)))
     return "\n".join(shown)
+
+
+def _query_text(query: QueryCost) -> str:
+    columns = "all columns" if query.columns is None else ", ".join(query.columns)
+    return " in ".join(filter(None, [columns, ", ".join(f"{name}={value}" for name, value in query.partition.items())]))
 
 
 def format_validation(report: ValidationReport) -> str:

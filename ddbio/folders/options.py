@@ -121,7 +121,19 @@ class LayoutOptions(ConnectionOptions):
     """Format of all files. Default: detected by name, else by content."""
     small_than: Annotated[ByteSize, Field(ge=1)] = ByteSize(SMALL_FILE_BYTES)
     """Size below which a file counts as small."""
+    columns: Names | None = None
+    """Columns of a query whose cost is also reported."""
+    partition: Names | None = None
+    """Partition of a query whose cost is also reported: ``day=2026-11-01``, ``year=2026,month=11``."""
+    prices: str | None = None
+    """Price book file of ddbio. Default: the newest local book of the region."""
     html: str | None = None
     """HTML file for the report and its charts."""
     png: str | None = None
     """PNG file for the charts."""
+
+    @model_validator(mode="after")
+    def _check_partition(self) -> LayoutOptions:
+        if any("=" not in partition for partition in self.partition or ()):
+            raise ValueError("partition is column=value")
+        return self

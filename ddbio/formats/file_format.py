@@ -344,6 +344,8 @@ class FileFormat:
         First bytes of every file; and the pattern of the last bytes, if text may start with the same bytes.
     read_footer
         Reads the footer. The last argument caches the columns of the leaves of each schema.
+    read_streams
+        Reads the stored bytes of each column, if the footer does not record them; empty if the file is damaged.
     unwritable_type
         Returns a type in a file that ddbio would write as another one, or an empty text.
     """
@@ -362,6 +364,7 @@ class FileFormat:
     magic: bytes = b""
     magic_end: re.Pattern[bytes] | None = None
     read_footer: ReadFooter | None = None
+    read_streams: Callable[[ObjectStore, StoredObject], dict[str, int]] | None = None
     unwritable_type: Callable[[ObjectStore, StoredObject], str] | None = None
 
     def wrote(self, path: str) -> bool:

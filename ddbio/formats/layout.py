@@ -13,6 +13,8 @@ from ddbio.result import Result
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from ddbio.formats.scanned_bytes import QueryCost
+
 _MIB = 1024 * 1024
 
 SIZE_BOUNDS_BYTES = (_MIB, 8 * _MIB, 32 * _MIB, 64 * _MIB, 128 * _MIB, 256 * _MIB, 512 * _MIB, 1024 * _MIB)
@@ -31,11 +33,19 @@ class Footer:
         Row groups or stripes.
     columns
         Stored and uncompressed bytes of each column; empty if the format does not record them.
+    streams
+        Stored bytes of each column in a format that records only these; empty unless requested.
     """
 
     rows: int
     groups: int
     columns: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    streams: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def stored_bytes(self) -> Mapping[str, int]:
+        """Return the stored bytes of each column; empty if they are unknown."""
+        return self.streams or {name: stored for name, (stored, _) in self.columns.items()}
 
 
 @dataclass(frozen=True)
@@ -169,6 +179,10 @@ class LayoutReport(Result):
         All partitions, the largest first; empty if the dataset is not partitioned.
     columns
         All columns, the largest first.
+    queries
+        Costs of queries: of all columns and files, and of the requested columns or partition.
+    notes
+        Notes about the prices.
     seconds, cpu_seconds
         Wall time, and user + system seconds of this process.
     """
@@ -190,6 +204,8 @@ class LayoutReport(Result):
     histogram: tuple[SizeClass, ...]
     partitions: tuple[PartitionLayout, ...]
     columns: tuple[ColumnLayout, ...]
+    queries: tuple[QueryCost, ...] = ()
+    notes: tuple[str, ...] = ()
     seconds: float = 0.0
     cpu_seconds: float = 0.0
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import re
 import zlib
-from typing import TYPE_CHECKING, Any, Literal
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.orc
@@ -226,10 +227,18 @@ _TAIL_BYTES = 16 * 1024
 _HEADER_BYTES = 3
 _FOOTER_LENGTH, _COMPRESSION, _BLOCK_BYTES = 1, 2, 3
 _TYPES, _KIND = 4, 1
+_SUBTYPES, _FIELD_NAMES = 2, 3
+_STRIPES_OF_FILE, _OFFSET, _INDEX_LENGTH, _DATA_LENGTH, _STRIPE_FOOTER_LENGTH = 3, 1, 2, 3, 4
+_STREAMS, _STREAM_COLUMN, _STREAM_LENGTH = 1, 2, 3
 # The length of a block has 23 bits; a writer that does not record the block size uses this one.
 _MAX_BLOCK_BYTES, _DEFAULT_BLOCK_BYTES = 1 << 23, 256 * 1024
 _MAX_BITS = 63
 _NONE, _ZLIB, _SNAPPY, _LZ4, _ZSTD = 0, 1, 2, 4, 5
+# Errors of parsing a damaged footer.
+_DAMAGED = (
+    *(IndexError, KeyError, StopIteration, TypeError, ValueError, AttributeError),
+    *(zlib.error, pa.ArrowException, OSError, DecodeError),
+)
 
 
 def unwritable_type(store: ObjectStore, entry: StoredObject) -> str:
@@ -242,19 +251,79 @@ def unwritable_type(store: ObjectStore, entry: StoredObject) -> str:
     """
     tail = _tail(store, entry, _TAIL_BYTES)
     try:
-        end = len(tail) - 1 - tail[-1]
-        postscript = dict(_fields(tail[end:-1]))
-        length = postscript[_FOOTER_LENGTH]
-        if length > end:
-            tail = _tail(store, entry, length + len(tail) - end)
-            end = length
-        block_bytes = min(postscript.get(_BLOCK_BYTES) or _DEFAULT_BLOCK_BYTES, _MAX_BLOCK_BYTES)
-        footer = _decompress(tail[end - length : end], postscript.get(_COMPRESSION, 0), block_bytes)
+        footer = _file_footer(store, entry, tail).text
         kinds = {dict(_fields(value)).get(_KIND, 0) for field, value in _fields(footer) if field == _TYPES}
-    except (IndexError, KeyError, TypeError, ValueError, zlib.error, pa.ArrowException, OSError, DecodeError):
+    except _DAMAGED:
         # Reading the rows raises the specific error.
         return ""
     return ", ".join(name for kind, name in _UNWRITABLE.items() if kind in kinds)
+
+
+def column_streams(store: ObjectStore, entry: StoredObject) -> dict[str, int]:
+    """Return the bytes of the streams of each top-level column, with its indexes; empty if the file is damaged.
+
+    The footer of each stripe is read by a request.
+
+    Raises
+    ------
+    NotFoundError
+        If the file does not exist any more.
+    """
+    tail = _tail(store, entry, _TAIL_BYTES)
+    try:
+        footer = _file_footer(store, entry, tail)
+        root = [*_fields(next(value for field, value in _fields(footer.text) if field == _TYPES))]
+        names = [value.decode() for field, value in root if field == _FIELD_NAMES]
+        # The ids of a column and of the columns within it are consecutive.
+        first_ids = [number for field, value in root if field == _SUBTYPES for number in _numbers(value)]
+        sums = dict.fromkeys(names, 0)
+        for stripe in (dict(_fields(value)) for field, value in _fields(footer.text) if field == _STRIPES_OF_FILE):
+            begin = stripe.get(_OFFSET, 0) + stripe.get(_INDEX_LENGTH, 0) + stripe.get(_DATA_LENGTH, 0)
+            text = footer.decompress(store.read_range(entry, begin, stripe[_STRIPE_FOOTER_LENGTH]))
+            for stream in (dict(_fields(value)) for field, value in _fields(text) if field == _STREAMS):
+                column = bisect_right(first_ids, stream.get(_STREAM_COLUMN, 0)) - 1
+                if column >= 0:
+                    sums[names[column]] += stream.get(_STREAM_LENGTH, 0)
+    except _DAMAGED:
+        # Reading the rows raises the specific error.
+        return {}
+    return sums
+
+
+class _FileFooter(NamedTuple):
+    """Uncompressed footer of a file, with its codec and the size of its blocks."""
+
+    text: bytes
+    codec: int
+    block_bytes: int
+
+    def decompress(self, data: bytes) -> bytes:
+        """Return the uncompressed footer of a stripe."""
+        return _decompress(data, self.codec, self.block_bytes)
+
+
+def _file_footer(store: ObjectStore, entry: StoredObject, tail: bytes) -> _FileFooter:
+    """Return the footer of a file with these last bytes; a longer one is read by a second request."""
+    end = len(tail) - 1 - tail[-1]
+    postscript = dict(_fields(tail[end:-1]))
+    length = postscript[_FOOTER_LENGTH]
+    if length > end:
+        tail = _tail(store, entry, length + len(tail) - end)
+        end = length
+    codec = postscript.get(_COMPRESSION, 0)
+    block_bytes = min(postscript.get(_BLOCK_BYTES) or _DEFAULT_BLOCK_BYTES, _MAX_BLOCK_BYTES)
+    return _FileFooter(_decompress(tail[end - length : end], codec, block_bytes), codec, block_bytes)
+
+
+def _numbers(data: bytes | int) -> Iterator[int]:
+    """Yield the numbers of a repeated field, packed or not."""
+    if isinstance(data, int):
+        yield data
+        return
+    at = 0
+    while at < len(data):
+        number, at = _number(data, at)
+        yield number
 
 
 def _tail(store: ObjectStore, entry: StoredObject, length: int) -> bytes:
@@ -337,5 +406,6 @@ ORC = FileFormat(
     # https://orc.apache.org/specification/ORCv1/: the last byte is a length.
     magic_end=re.compile(rb"(?s)ORC.\Z"),
     read_footer=_footer,
+    read_streams=column_streams,
     unwritable_type=unwritable_type,
 )

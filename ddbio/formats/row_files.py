@@ -209,10 +209,16 @@ class RowFiles:
 
 
 class FooterReader:
-    """Reader of the footers of files of one store, from any number of threads."""
+    """Reader of the footers of files of one store, from any number of threads.
 
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
+    Parameters
+    ----------
+    reads_streams
+        Whether the bytes of columns are also read if the footer does not record them, with more requests.
+    """
+
+    def __init__(self, store: ObjectStore, *, reads_streams: bool = False) -> None:
+        self._store, self._reads_streams = store, reads_streams
         self._columns: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def read(self, entry: StoredObject) -> Footer | None:
@@ -229,7 +235,10 @@ class FooterReader:
         if file_format is None or file_format.read_footer is None:
             return None
         with _named_errors(entry.path):
-            return file_format.read_footer(checked(self._store, entry), entry, self._columns)
+            footer = file_format.read_footer(checked(self._store, entry), entry, self._columns)
+            if self._reads_streams and file_format.read_streams is not None:
+                footer = replace(footer, streams=file_format.read_streams(checked(self._store, entry), entry))
+            return footer
 
     def read_ahead(self, entries: Iterable[StoredObject]) -> Iterator[Footer | None]:
         """Yield the footers of files in order, while a bounded number of them is read ahead."""

@@ -214,7 +214,9 @@ def count_table(options: CountOptions, watch: Watch[CountPlan] | None = None) ->
             counts[page.segment][0] += page.counts["items"]
             counts[page.segment][1] += page.counts["scanned_items"]
     keys = {request.segment: request.queries[0].key() for request in task.requests if request.queries}
-    segments = tuple(SegmentCount(segment, *counts[segment], keys.get(segment)) for segment in sorted(counts))
+    segments = tuple(
+        SegmentCount(segment, items, scanned, keys.get(segment)) for segment, (items, scanned) in sorted(counts.items())
+    )
     estimate = estimate_items([segment.items for segment in segments], plan.segments)
     usage, times = budget.usage(), clock.times()
     cost = job_cost(options, [("reads", usage.consumed_units, table)], [], times["seconds"])
