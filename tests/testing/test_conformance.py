@@ -51,7 +51,7 @@ def suite(tmp_path):
 def test_the_fake_conforms_as_published(suite, tmp_path):
     """Each group passes the number of tests on the page."""
     report = tmp_path / "report.json"
-    # The tables of the suite have 5 units. On AWS the burst of a new table is enough for them.
+    # The tables of the suite have 5 units. On AWS they save capacity while the suite waits for other tables.
     with FakeDynamoDB(burst_at_creation=300.0) as fake:
         command = ["npx", "vitest", "run", "--reporter=json", f"--outputFile={report}"]
         environment = {**os.environ, "DYNAMODB_ENDPOINT": fake.endpoint_url}

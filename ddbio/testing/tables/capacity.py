@@ -117,6 +117,9 @@ class Capacity:
             ("Write", throughput.write_per_second, PARTITION_WRITE_PER_SECOND),
         )
         at_creation = self._burst_at_creation
+        # DynamoDB saves unused capacity, so a new table has none. In a workshop of AWS a new table of 5 units throttles
+        # the first 500 writes; 300 seconds of capacity would be 1,500 units:
+        # https://github.com/aws-samples/amazon-dynamodb-labs/tree/master/content/design-patterns/ex1capacity
         if at_creation is None:
             is_on_demand = all(rate is None for _, rate, _ in rates)
             at_creation = _PARTITION_BURST_SECONDS if is_on_demand else 0.0
