@@ -340,6 +340,32 @@ def test_some_tests_of_a_version(sparks):
     assert all(line.endswith("-m not nightly tests/versions/test_lakes.py -x") for line in logged)
 
 
+def test_other_pythons_have_their_own_environments(ready):
+    """Each Python on PATH runs the tests in its environment of the first lock; the recipe names one that is missing."""
+    script = FAKE_PYTHON.replace("'-m pip'*)", "'-m tests.rerun'*) echo \"$0 $*\" >>pytest.log ;;\n  '-m pip'*)")
+    for name in ("python3", "python3.13"):
+        ready.command(f"bin/{name}", script)
+    done = ready.run("pythons", "python3.13", "python3.14")
+    assert (done.returncode, "NOT RUN: tests on python3.14" in done.stderr) == (75, True)
+    (line,) = ready.logged("pytest.log")
+    assert line == ".venv-python3.13/bin/python -m tests.rerun -m not nightly tests/items tests/scan"
+    assert ready.run("pythons", "python3.13", "--", "tests/lake", "-x").returncode == 0
+    assert ready.logged("pytest.log")[-1].endswith("-m not nightly tests/lake -x")
+
+
+def test_failed_tests_on_a_python_fail(ready):
+    """Tests that fail on one Python fail the recipe, and the others run."""
+    fails = FAKE_PYTHON.replace("'-m pip'*)", "'-m tests.rerun'*) echo \"$0\" >>pytest.log; exit 1 ;;\n  '-m pip'*)")
+    for name in ("python3", "python3.12", "python3.13"):
+        ready.command(f"bin/{name}", fails)
+    assert ready.run("pythons", "python3.12", "python3.13").returncode == 1
+    assert len(ready.logged("pytest.log")) == 2
+    broken = FAKE_PYTHON.replace("'-m pip'*)", "'-m pip'*) exit 1 ;;\n  '-m no'*)")
+    ready.command("bin/python3.14", broken)
+    assert ready.run("pythons", "python3.14").returncode == 1
+    assert len(ready.logged("pytest.log")) == 2
+
+
 def test_the_tiers_of_tests(ready):
     """``./task test`` excludes nightly tests. ``./task nightly`` runs all, with seeds that it prints."""
     script = "'-m tests.rerun'*) echo \"$DDBIO_TEST_SEED|$*\" >>pytest.log ;;\n  '-m pip'*)"
