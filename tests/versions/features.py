@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 VERSIONS = {
     (3, 5): "Spark 3.5 (EMR 7, Glue 5)",
-    (4, 0): "4.0 (EMR 8, Databricks 17.3 LTS)",
-    (4, 1): "4.1 (Databricks 18, Glue 6)",
+    (4, 0): "4.0 (EMR 8.0, Databricks 17.3 LTS)",
+    (4, 1): "4.1 (EMR 8.1, Databricks 18, Glue 6)",
     (4, 2): "4.2",
     (4, 3): "4.3",
 }
