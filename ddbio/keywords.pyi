@@ -569,7 +569,7 @@ class ExportReadKeywords(ColumnKeywords, total=False):
     """Keywords of :class:`ddbio.options.ExportReadOptions`."""
 
     where: str | None
-    """PartiQL condition of the rows: ``total > 9``. Python evaluates it: slower than a full read."""
+    """PartiQL condition of the rows: ``total > 9``. Python evaluates it, slower than a full read."""
     columns: str | Sequence[str] | None
     """Attributes to read. Default: all."""
 

@@ -24,7 +24,7 @@ class ExportReadOptions(ColumnOptions):
     source: Annotated[str, Field(min_length=1)]
     """Export folder with ``manifest-summary.json``: ``s3://bucket/…/AWSDynamoDB/ID`` or local."""
     where: Annotated[str, Field(min_length=1)] | None = None
-    """PartiQL condition of the rows: ``total > 9``. Python evaluates it: slower than a full read."""
+    """PartiQL condition of the rows: ``total > 9``. Python evaluates it, slower than a full read."""
     columns: Names | None = None
     """Attributes to read. Default: all."""
 

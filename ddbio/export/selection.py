@@ -1,6 +1,6 @@
 """Selection of items and attributes when an export is read: lines of its files that match a condition.
 
-Each line is parsed and written in Python, since the compiled loops do not select.
+With a condition, each line is parsed and written in Python, since the compiled loops do not evaluate conditions.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,8 +18,8 @@ from ddbio.items.change_lines import checked_changes
 from ddbio.items.changes import ChangeDecoder
 from ddbio.items.decode import Decoder, infer_schema_of_bodies
 from ddbio.items.framing import checked_items
-from ddbio.items.rescue import MisfitLog, OnMisfit
-from ddbio.items.schema.arrow import RESCUE_NAME, attributes_of, name_of_field
+from ddbio.items.rescue import MisfitLog, OnMisfit, rescue_text
+from ddbio.items.schema.arrow import RESCUE_NAME, attributes_of, name_of_field, normalize_schema
 from ddbio.items.schema.declare import ColumnRules
 from ddbio.items.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.items.time_columns import declares_times, sampled_formats
@@ -72,11 +73,15 @@ class ExportColumns:
         Key attributes of the table if each row is a change of an item; None if each row is an item.
     selection
         The selected items and attributes; None means all.
+    others
+        Columns of attributes that are not selected. They are decoded and left out, which is faster than to select
+        attributes before decoding.
     """
 
     items: pa.Schema
     keys: tuple[str, ...] | None = None
     selection: Selection | None = None
+    others: pa.Schema | None = None
 
     @property
     def rows(self) -> pa.Schema:
@@ -90,6 +95,8 @@ class ExportColumns:
     def decoder(self, on_misfit: OnMisfit, nulls: Literal["merge", "keep"], drop: Sequence[str] = ()) -> LineDecoder:
         """Return a decoder of lines to these columns."""
         decoder: LineDecoder
+        if self.others is not None:
+            return ProjectingDecoder(self, on_misfit, nulls, drop)
         if self.keys is None:
             decoder = _ItemLines(Decoder(self.items, on_misfit=on_misfit, nulls=nulls, drop=drop))
         else:
@@ -119,6 +126,59 @@ class _ChangeLines:
 
     def decode_batches(self, block: Buffer) -> list[pa.RecordBatch]:
         return [self.decoder.decode(block)]
+
+
+class ProjectingDecoder:
+    """Decoder of some attributes of all lines, by the compiled loops.
+
+    Parameters
+    ----------
+    columns
+        Columns with a selection without a condition, and with columns of other attributes.
+    """
+
+    def __init__(
+        self, columns: ExportColumns, on_misfit: OnMisfit, nulls: Literal["merge", "keep"], drop: Sequence[str]
+    ) -> None:
+        selection, others = columns.selection or Selection(), columns.others or pa.schema([])
+        self._names = frozenset(selection.columns or ())
+        self._columns = normalize_schema(columns.items).names
+        self._fails = on_misfit == "fail"
+        fields = [field for field in (*columns.items, *others) if field.name != RESCUE_NAME]
+        # Attributes that are not selected may have any type.
+        self._decoder = Decoder(
+            pa.schema(fields), on_misfit="rescue" if self._fails else on_misfit, nulls=nulls, drop=drop
+        )
+
+    @property
+    def log(self) -> MisfitLog:
+        """Return the counts of misfits of the selected attributes so far."""
+        return self._decoder.log.of_attributes(self._names)
+
+    def decode_batches(self, block: Buffer) -> list[pa.RecordBatch]:
+        """Return one row for each line.
+
+        Raises
+        ------
+        SchemaError
+            If a selected value does not fit its column, and ``on_misfit`` is ``fail``.
+        """
+        batches = [self._projected(batch) for batch in self._decoder.decode_batches(block, "export")]
+        if self._fails:
+            self.log.require_empty()
+        return batches
+
+    def _projected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        batch = batch.select(self._columns)
+        index = batch.num_columns - 1
+        if batch.column(index).null_count == batch.num_rows:
+            return batch
+        texts = [self._rescued(text) for text in batch.column(index).to_pylist()]
+        return batch.set_column(index, batch.schema.field(index), pa.array(texts, pa.string()))
+
+    def _rescued(self, text: str | None) -> str | None:
+        values = json.loads(text or "{}")
+        return rescue_text({name: value for name, value in values.items() if name in self._names})
 
 
 @dataclass
@@ -301,9 +361,6 @@ def export_columns(source: ExportSource, options: ExportReadOptions) -> ExportCo
     """
     schema_option, rules = options.schema, ColumnRules.of(options)
     schema = None if schema_option is None else arrow_schema_of(schema_option)
-    if schema is not None and options.columns is not None:
-        names = {*options.columns, RESCUE_NAME}
-        schema = pa.schema([field for field in schema if name_of_field(field) in names])
     if source.summary.kind == "full":
         selection = selection_of(source.summary, options.where, options.columns, None)
         return _item_columns(source, schema, rules, selection, options.sample_items)
@@ -318,7 +375,8 @@ def export_columns(source: ExportSource, options: ExportReadOptions) -> ExportCo
     keys = () if first is None else tuple(first.keys)
     selection = None if first is None else selection_of(source.summary, options.where, options.columns, keys)
     if schema is not None:
-        return ExportColumns(schema, keys, selection)
+        names = {name_of_field(field) for field in schema} if options.columns is None else {*options.columns}
+        return ExportColumns(pa.schema([field for field in schema if name_of_field(field) in names]), keys, selection)
     all_changes = itertools.chain([] if first is None else [first], changes)
     images = (image for change in all_changes for image in (change.keys, change.new_image, change.old_image) if image)
     if options.columns is not None:
@@ -332,19 +390,30 @@ def _item_columns(
     """Return the columns of items. A sample has the selected attributes of all items, also of those left out."""
     if schema is not None and not rules.sampled:
         rules.require(attributes_of(schema))
-        return ExportColumns(rules.apply(schema), None, selection)
+        return _projected_columns(rules.apply(schema), selection)
     files, count = _sampled_files(source, sample_items)
     lines = [_sample(source, file, count) for file in files]
     with suppress(DecodeError):
         heads: list[tuple[bytes, Framing]] = [(_head(source, file, count), "export") for file in files]
-        if selection is not None:
+        if selection is not None and selection.where is not None:
             heads = [(selection.project(head), framing) for head, framing in heads]
         sampled_schema = infer_schema_of_bodies(heads).to_arrow() if schema is None else schema
         rules.require(attributes_of(sampled_schema))
-        return ExportColumns(rules.apply(sampled_schema, sampled_formats(rules.sampled, heads)), None, selection)
+        ruled = rules.apply(sampled_schema, sampled_formats(rules.sampled, heads))
+        return _projected_columns(ruled, selection)
     # Decode again, line by line, because this error names the broken file.
     inferred = ItemSchema.of_items(itertools.chain.from_iterable(lines)).to_arrow()
-    return ExportColumns(rules.apply(inferred), None, selection)
+    return _projected_columns(rules.apply(inferred), selection)
+
+
+def _projected_columns(schema: pa.Schema, selection: Selection | None) -> ExportColumns:
+    """Return the columns of the selected attributes, and the others if there is no condition."""
+    if selection is None or selection.columns is None:
+        return ExportColumns(schema, None, selection)
+    names = {*selection.columns, RESCUE_NAME}
+    others = pa.schema([field for field in schema if name_of_field(field) not in names])
+    items = pa.schema([field for field in schema if name_of_field(field) in names])
+    return ExportColumns(items, None, selection, others if selection.where is None else None)
 
 
 def _sampled_files(source: ExportSource, sample_items: int) -> tuple[Sequence[ExportFile], int]:

@@ -10,6 +10,8 @@ from ddbio.items.json_text import compact_json
 from ddbio.items.schema.arrow import RESCUE_NAME
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ddbio.items.attribute import AttributeValue, Item
 
 UNKNOWN = "not in the schema"
@@ -91,6 +93,18 @@ class MisfitLog:
             self._examples.setdefault(key, other._examples[key])
         for key, count in other._dropped.items():
             self._dropped[key] = self._dropped.get(key, 0) + count
+
+    def of_attributes(self, names: Collection[str]) -> MisfitLog:
+        """Return the part of the log that concerns these attributes and the values within them."""
+        log = MisfitLog()
+        log.merged_nulls = {path: count for path, count in self.merged_nulls.items() if path in names}
+        inner = tuple(f"{name}{mark}" for name in names for mark in ".[")
+        for key, count in self._counts.items():
+            if key[0] in names or key[0].startswith(inner):
+                log._counts[key], log._examples[key] = count, self._examples[key]
+                if key in self._dropped:
+                    log._dropped[key] = self._dropped[key]
+        return log
 
     def misfits(self) -> list[Misfit]:
         """Return the counts, in order of first occurrence."""

@@ -12,7 +12,7 @@ from item_strategies import ITEMS as ITEM_STRATEGY
 
 import ddbio
 from ddbio.cli.main import cli
-from ddbio.errors import DecodeError, OptionError
+from ddbio.errors import DecodeError, OptionError, SchemaError
 from ddbio.export.selection import Selection
 from ddbio.export.tasks import ExportColumns
 from ddbio.scan import conditions
@@ -124,6 +124,33 @@ def test_columns_are_read_without_others(home):
     assert rows.num_rows == len(ITEMS)
     typed = ddbio.read_export(home, columns=["pk"], schema=rows.schema, on_misfit="fail")
     assert typed.schema.names == ["pk", "_rescue"]
+
+
+@pytest.mark.parametrize("nulls", ["merge", "keep"])
+def test_columns_without_a_condition_are_decoded_as_with_one(home, tmp_path, nulls):
+    """The compiled loops give the rows, rescued values and misfits that a selection of lines gives."""
+    options = {"columns": "m,none,numbers,status,pk", "sample_items": 3, "nulls": nulls, "timestamps": "status=iso"}
+    reports = [
+        ddbio.read_export_to_files(home, tmp_path / name, **options, **where)
+        for name, where in (("all", {}), ("some", {"where": "pk IS NOT MISSING"}))
+    ]
+    compiled, selected = (
+        (report.rows, report.rescued, report.merged_nulls, sorted(map(str, report.misfits))) for report in reports
+    )
+    assert compiled == selected
+    assert compiled[1] == len(ITEMS)
+    tables = [ddbio.read_export(home, **options, **where) for where in ({}, {"where": "pk IS NOT MISSING"})]
+    one, other = (sorted(table.to_pylist(), key=lambda row: row["pk"]) for table in tables)
+    assert one == other
+    assert tables[0].schema == tables[1].schema
+
+
+def test_a_misfit_of_a_selected_attribute_can_fail(home):
+    """With on_misfit=fail, only selected attributes must fit their columns."""
+    options = {"sample_items": 3, "on_misfit": "fail"}
+    assert ddbio.read_export(home, columns="pk", **options).num_rows == len(ITEMS)
+    with pytest.raises(SchemaError, match="rare"):
+        ddbio.read_export(home, columns="pk,rare", **options)
 
 
 def test_a_selection_becomes_files(home, tmp_path):

@@ -208,10 +208,10 @@ def exporting_sorted(connect, tmp_path):
 @pytest.mark.parametrize(
     ("specification", "names", "expected"),
     [
-        (KEY_CONDITION, ":p :s", {"a0", "a1", "a2", "a3", "a4"}),
-        (KEY_CONDITION | {"FilterExpression": "parity = :o"}, ":p :s :o", {"a1", "a3"}),
-        ({"FilterExpression": "pk <> :p AND sk > :s"}, ":p :s", {"b6", "b7", "b8", "b9"}),
-        ({"FilterExpression": "parity = :o AND sk < :s"}, ":o :s", {"a1", "a3", "b1", "b3"}),
+        (KEY_CONDITION, ":p :s", "a0 a1 a2 a3 a4"),
+        (KEY_CONDITION | {"FilterExpression": "parity = :o"}, ":p :s :o", "a1 a3"),
+        ({"FilterExpression": "pk <> :p AND sk > :s"}, ":p :s", "b6 b7 b8 b9"),
+        ({"FilterExpression": "parity = :o AND sk < :s"}, ":o :s", "a1 a3 b1 b3"),
     ],
     ids=str,
 )
@@ -227,9 +227,9 @@ def test_a_filter_selects_items(exporting_sorted, tmp_path, specification, names
     assert started["FilterSpecification"] == described["FilterSpecification"] == specification
     folder = (tmp_path / "b" / described["ExportManifest"]).parent
     assert json.loads((folder / "manifest-summary.json").read_bytes())["filterSpecification"] == specification
-    assert described["ItemCount"] == len(expected)
+    assert described["ItemCount"] == len(expected.split())
     items = read_export(folder).to_pylist()
-    assert {f"{item['pk']}{item['sk']}" for item in items} == expected
+    assert {f"{item['pk']}{item['sk']}" for item in items} == set(expected.split())
 
 
 def test_a_projection_selects_attributes(exporting_sorted, tmp_path):
