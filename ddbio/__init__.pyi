@@ -1880,14 +1880,14 @@ def sync_catalog(path: str | os.PathLike[str], target: str, **options: Unpack[Ca
     """
     ...
 
-def catalog_ddl(path: str | os.PathLike[str], dialect: Literal["athena", "hive", "spark", "unity", "duckdb"], **options: Unpack[CatalogDdlKeywords]) -> str:
+def catalog_ddl(path: str | os.PathLike[str], dialect: Literal["athena", "hive", "spark", "unity", "duckdb", "redshift", "trino", "snowflake"], **options: Unpack[CatalogDdlKeywords]) -> str:
     """Return the DDL of the table of a folder's live files, or of a lake table in the folder.
 
     Parameters
     ----------
     path : str | os.PathLike[str]
         ``s3://bucket/prefix`` or a local folder.
-    dialect : Literal["athena", "hive", "spark", "unity", "duckdb"]
+    dialect : Literal["athena", "hive", "spark", "unity", "duckdb", "redshift", "trino", "snowflake"]
         SQL dialect.
     **options
         See :class:`ddbio.CatalogDdlKeywords`.

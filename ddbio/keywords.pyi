@@ -181,8 +181,8 @@ class CatalogDdlKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.CatalogDdlOptions`."""
 
     name: str | None
-    """Table ``database.table``; Spark and Unity: also ``catalog.schema.table``. Default: the last part of the path, in
-    ``default`` (DuckDB: ``main``).
+    """Table ``database.table``; Spark, Unity, Trino and Snowflake: also ``catalog.schema.table``. Default: the last
+    part of the path, in ``default`` (DuckDB: ``main``).
     """
     projection: bool
     """Athena: use partition projection instead of registered partitions."""

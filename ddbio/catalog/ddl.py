@@ -1,4 +1,4 @@
-"""DDL of a table's definition: for Athena, Hive, Spark SQL, Unity and DuckDB."""
+"""DDL of a table's definition: for Athena, Hive, Spark SQL, Unity, DuckDB, Redshift, Trino and Snowflake."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import pyarrow as pa
 from ddbio.catalog.definition import hive_type
 from ddbio.catalog.glue import hive_columns
 from ddbio.catalog.quotes import back_quoted, dotted, double_quoted, files_below, hive_text, location_uri, sql_text
+from ddbio.catalog.warehouse_ddl import redshift_ddl, snowflake_ddl, trino_ddl
 from ddbio.errors import OptionError
 from ddbio.formats.file_facts import FILE_FACTS
 from ddbio.formats.partitions import escape
 from ddbio.items.schema.arrow import fields_within, is_list, is_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ddbio.catalog.definition import Column, TableDefinition, TableName
 
-Dialect: TypeAlias = Literal["athena", "hive", "spark", "unity", "duckdb"]
+Dialect: TypeAlias = Literal["athena", "hive", "spark", "unity", "duckdb", "redshift", "trino", "snowflake"]
 
 # Athena's projection splits lists at commas, and has no escape character.
 _ENUMERABLE = re.compile(r"[A-Za-z0-9_./ +-]+")
@@ -45,8 +46,8 @@ def ddl(name: TableName, table: TableDefinition, dialect: Dialect, *, projection
     """
     if projection and (dialect != "athena" or not table.partition_columns):
         raise OptionError("projection is for Athena's tables with partitions: leave it out")
-    if dialect == "duckdb":
-        return _duckdb(name, table)
+    if dialect in _WRITERS:
+        return _WRITERS[dialect](name, table)
     return _spark(name, table) if dialect in {"spark", "unity"} else _hive(name, table, projection=projection)
 
 
@@ -189,3 +190,12 @@ def _duckdb_type(hive: str) -> str:
 
 def _pairs(values: Mapping[str, str]) -> str:
     return ", ".join(f"{hive_text(key)} = {hive_text(value)}" for key, value in values.items())
+
+
+_WRITERS: dict[Dialect, Callable[[TableName, TableDefinition], str]] = {
+    "duckdb": _duckdb,
+    "redshift": redshift_ddl,
+    "trino": trino_ddl,
+    "snowflake": snowflake_ddl,
+}
+"""Writers of the dialects that share no syntax."""

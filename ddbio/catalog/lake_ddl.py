@@ -1,4 +1,4 @@
-"""Statements that register a lake table in a catalog: for Athena, Hive, Spark SQL, Unity and DuckDB."""
+"""Statements that register a lake table in a catalog: for Athena, Hive, Spark SQL, Unity, DuckDB and Trino."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ddbio.catalog.definition import columns_of, nameable
 from ddbio.catalog.glue import hive_columns
 from ddbio.catalog.quotes import back_quoted, dotted, double_quoted, hive_text, location_uri, sql_text
+from ddbio.catalog.warehouse_ddl import trino_procedure, trino_quoted
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
@@ -43,7 +44,12 @@ def hudi_ddl(name: TableName, table: Mapping[str, Any], partitions: Iterable[str
             f"CREATE TABLE IF NOT EXISTS {quoted} USING HUDI\nLOCATION {hive_text(uri)};\n"
         )
     if dialect not in {"athena", "hive"}:
-        reader = "DuckDB has no reader of Hudi" if dialect == "duckdb" else "Unity takes no Hudi tables of others"
+        readers = {
+            "duckdb": "DuckDB has no reader of Hudi",
+            "unity": "Unity takes no Hudi tables of others",
+            "trino": "Trino's Hudi connector creates no tables",
+        }
+        reader = readers.get(dialect, f"ddbio has no {dialect} DDL of Hudi tables")
         raise OptionError(f"{reader}: give athena, hive or spark, or apply with format delta")
     database, quoted = back_quoted(name.database), f"{back_quoted(name.database)}.{back_quoted(name.table)}"
     columns, partitioned = (
@@ -74,6 +80,11 @@ def delta_ddl(name: TableName, schema: pa.Schema, location: str, dialect: Dialec
     """
     if dialect == "duckdb":
         return _duckdb(name, "delta_scan", location)
+    if dialect == "trino":
+        # https://trino.io/docs/current/connector/delta-lake.html#register-table
+        return _trino(name, location, "delta.register-table-procedure.enabled=true")
+    if dialect in {"redshift", "snowflake"}:
+        raise _no_lake_ddl(dialect, "Delta")
     uri = hive_text(location_uri(location))
     if dialect in {"spark", "unity"}:
         # Both read the columns from the log of the table.
@@ -110,6 +121,11 @@ def iceberg_ddl(name: TableName, location: str, dialect: Dialect, metadata_locat
     if dialect == "duckdb":
         # The folder has a hint of its newest version.
         return _duckdb(name, "iceberg_scan", location)
+    if dialect == "trino":
+        # https://trino.io/docs/current/connector/iceberg.html#register-table
+        return _trino(name, location, "iceberg.register-table-procedure.enabled=true")
+    if dialect in {"redshift", "snowflake"}:
+        raise _no_lake_ddl(dialect, "Iceberg")
     if dialect == "athena":
         raise OptionError(
             "Athena finds tables of Iceberg in Glue, by their metadata: give catalog=glue://database.table to apply or "
@@ -142,4 +158,22 @@ def _duckdb(name: TableName, reader: str, location: str) -> str:
     return (
         f"CREATE SCHEMA IF NOT EXISTS {database};\n\n"
         f"CREATE OR REPLACE VIEW {database}.{own} AS\nSELECT * FROM {reader}({sql_text(location)});\n"
+    )
+
+
+def _trino(name: TableName, location: str, setting: str) -> str:
+    schema, own = sql_text(name.database.rpartition(".")[2]), sql_text(name.table)
+    procedure = trino_procedure(name.database, "register_table")
+    return (
+        f"-- The catalog needs {setting}.\n"
+        f"CREATE SCHEMA IF NOT EXISTS {trino_quoted(name.database)};\n\n"
+        f"CALL {procedure}(schema_name => {schema}, table_name => {own}, "
+        f"table_location => {sql_text(location_uri(location))});\n"
+    )
+
+
+def _no_lake_ddl(dialect: Dialect, table_format: str) -> OptionError:
+    return OptionError(
+        f"{dialect} reads {table_format} tables through a catalog: give catalog=glue://database.table to apply or "
+        "maintain, and connect that catalog"
     )

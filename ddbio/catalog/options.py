@@ -27,10 +27,10 @@ class CatalogDdlOptions(ConnectionOptions):
 
     path: Annotated[str, Field(min_length=1)]
     """``s3://bucket/prefix`` or a local folder."""
-    dialect: Literal["athena", "hive", "spark", "unity", "duckdb"]
+    dialect: Literal["athena", "hive", "spark", "unity", "duckdb", "redshift", "trino", "snowflake"]
     """SQL dialect."""
     name: str | None = None
-    """Table ``database.table``; Spark and Unity: also ``catalog.schema.table``. Default: the last part of the path, in
-    ``default`` (DuckDB: ``main``)."""
+    """Table ``database.table``; Spark, Unity, Trino and Snowflake: also ``catalog.schema.table``. Default: the last
+    part of the path, in ``default`` (DuckDB: ``main``)."""
     projection: bool = False
     """Athena: use partition projection instead of registered partitions."""
