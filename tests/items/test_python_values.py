@@ -99,7 +99,9 @@ def attribute_value_of(item):
     return (tag, Decimal(content)) if tag == "N" else (tag, content)
 
 
-@pytest.mark.parametrize("value", [None, pd.NA, pd.NaT, np.datetime64("NaT"), np.timedelta64("NaT")], ids=repr)
+@pytest.mark.parametrize(
+    "value", [None, pd.NA, pd.NaT, np.datetime64("NaT", "s"), np.timedelta64("NaT", "s")], ids=repr
+)
 def test_what_is_missing(value):
     """The null values of pandas and numpy are missing next to values of any type."""
     assert is_missing(value)

@@ -88,7 +88,7 @@ def test_overwrite_replaces_the_export(export, tmp_path):
     export("types")
     report = export("drifted", mode="overwrite")
     assert ddbio.read_export(tmp_path / "AWSDynamoDB" / "made").num_rows == report.items == 3000
-    with pytest.raises(OptionError, match="made by one job"):
+    with pytest.raises(OptionError, match="one job writes an export"):
         export("types", mode="append")
 
 

@@ -109,7 +109,7 @@ def test_appended_partitions_are_those_that_are_there(trips, tmp_path):
     [
         ({"partition_by": "nobody"}, "no column for 'nobody'"),
         ({"overwrite_partitions": True}, "needs partition_by"),
-        ({"partition_by": "tenant", "overwrite_partitions": True, "mode": "append"}, "give one of them"),
+        ({"partition_by": "tenant", "overwrite_partitions": True, "mode": "append"}, "give only one"),
         ({"partition_by": "tenant", "partition_time_zone": "Mars/Olympus"}, "no time zone 'Mars/Olympus'"),
         ({"partition_by": "tenant", "format": "dynamodb-export"}, "an export has no partitions"),
     ],
