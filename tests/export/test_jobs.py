@@ -236,7 +236,7 @@ def test_the_command_line_drives_an_export(serve):
 
     plan = run("start", TABLE, f"s3://{BUCKET}/cli", "--enable-pitr", "--dry-run")
     assert (plan["kind"], plan["prefix"], plan["enables_recovery"], plan["view"]) == ("full", "cli", True, None)
-    same = ddbio.plan_export(TABLE, f"s3://{BUCKET}/cli", enable_pitr=True, **side.options).to_dict()
+    same = json.loads(ddbio.plan_export(TABLE, f"s3://{BUCKET}/cli", enable_pitr=True, **side.options).to_json())
     assert same | {"client_token": plan["client_token"]} == plan
     assert [line["what"] for line in plan["lines"]][:2] == ["export", "point-in-time recovery for a month"]
     with pytest.raises(LimitError, match="max_usd"):
