@@ -28,6 +28,7 @@ from ddbio.items.schema.arrow import (
 )
 from ddbio.items.schema.folded import REFUSED, fold
 from ddbio.items.schema.own_names import column_name, names_of
+from ddbio.items.schema.vectors import listed_vector
 from ddbio.options.lake_formats import LAKE_FORMATS
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def lake_fields(attributes: Iterable[pa.Field[Any]], existing: Iterable[pa.Field
         if field.name == RESCUE_NAME or len(previous) + len(added) >= MOST_COLUMNS:
             continue
         attribute = name_of_field(field)
-        normal = normalize_field(field, attribute)
+        normal = normalize_field(listed_vector(field), attribute)
         tag, is_plain = (normal.metadata or {})[DDB_TYPE].decode(), has_plain_names(normal.type)
         kind = normal.type if is_plain else pa.string()
         name = column_name(attribute, used, kind)

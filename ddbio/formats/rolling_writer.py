@@ -18,6 +18,7 @@ from ddbio.formats.file_format import WriterOptions
 from ddbio.formats.partitions import folder_of
 from ddbio.formats.registry import FORMATS
 from ddbio.items.schema.arrow import DDB_TYPE, RESCUE_NAME, name_of_field
+from ddbio.items.schema.vectors import listed_vector
 from ddbio.storage.checksums import ChecksumSink
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class RollingWriter:
     naming
         Names of this attempt of this task.
     schema
-        Schema of every batch; Parquet stores its metadata and that of its fields.
+        Schema of every batch; Parquet stores its metadata and that of its fields. Files have vectors as lists.
     options
         Size and compression.
     partition
@@ -202,7 +203,9 @@ class RollingWriter:
         options: FileOptions,
         partition: Mapping[str, str | None] = NO_PARTITION,
     ) -> None:
-        self._store, self._naming, self._schema, self._options = store, naming, schema, options
+        self._store, self._naming, self._options = store, naming, options
+        self._schema = pa.schema([listed_vector(field) for field in schema]).with_metadata(schema.metadata)
+        self._has_vectors = not self._schema.equals(schema)
         self._partition, self._folder = dict(partition), folder_of(partition)
         self._format = FORMATS[options.format]
         self._file: FileWriter | None = None
@@ -224,6 +227,8 @@ class RollingWriter:
         TargetError, EndpointError, ServiceError, AccessDeniedError
             If the store refuses bytes; then call ``abort``.
         """
+        if self._has_vectors:
+            batch = batch.cast(self._schema)
         remaining: pa.RecordBatch | None = batch if batch.num_rows else None
         while remaining is not None:
             size_bytes = remaining.nbytes

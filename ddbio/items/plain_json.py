@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from ddbio.errors import DecodeError, EncodeError
 from ddbio.items.encode import EncodeOptions
 from ddbio.items.json_text import compact_json
-from ddbio.items.kernel.arrays import entries_of
+from ddbio.items.kernel.arrays import entries_of, plain_array
 from ddbio.items.kernel.encode.fields import is_time, time_array
 from ddbio.items.schema.arrow import fields_within, is_binary, is_decimal, is_float, is_list, is_text
 
@@ -186,6 +186,8 @@ def json_texts(array: _Array) -> _Array:
         offsets, keys, items = entries_of(array, array.keys, array.items)
         members = _joined(_quoted(keys, ""), json_texts(items).fill_null("null"), separator=":")
         return _around("{", _lists_of(array, offsets, members), "}")
+    if pa.types.is_fixed_size_list(kind):
+        return json_texts(plain_array(array))
     if is_list(kind):
         offsets, values = entries_of(array, array.values)
         return _around("[", _lists_of(array, offsets, json_texts(values).fill_null("null")), "]")

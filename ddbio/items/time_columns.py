@@ -41,6 +41,8 @@ from ddbio.items.schema.times import (
     with_format,
     without_format,
 )
+from ddbio.items.schema.vectors import is_vector
+from ddbio.items.vector_columns import vectors_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -70,7 +72,7 @@ _AS_ISO = SimpleNamespace(timestamps="iso", dates="iso")
 
 
 class TimeColumns:
-    """Time columns of a schema, which are made from the text and numbers of a batch.
+    """Time and vector columns of a schema, which are made from the text, numbers and lists of a batch.
 
     Parameters
     ----------
@@ -82,22 +84,27 @@ class TimeColumns:
 
     def __init__(self, schema: pa.Schema, drop: Sequence[str] = ()) -> None:
         self._times = [(field, time_format) for field in schema if (time_format := format_of_field(field)) is not None]
+        self._vectors = [field for field in schema if is_vector(field.type)]
         self._drop = frozenset(drop)
 
     def __bool__(self) -> bool:
-        """Return whether the schema has time columns."""
-        return bool(self._times)
+        """Return whether the schema has time or vector columns."""
+        return bool(self._times or self._vectors)
 
     def convert(self, batch: pa.RecordBatch, log: MisfitLog) -> pa.RecordBatch:
-        """Convert the time columns of a batch of ``stored_schema``.
+        """Convert the time and vector columns of a batch of ``stored_schema``.
 
-        Values that are not times are logged and rescued.
+        Values that are neither are logged and rescued.
         """
         rescued: dict[int, dict[str, Any]] = {}
-        for field, time_format in self._times:
+        for field, time_format in [*self._times, *((field, None) for field in self._vectors)]:
             index = batch.schema.get_field_index(field.name)
-            times, rows, values = times_of(batch.column(index), field.type, time_format)
-            batch = batch.set_column(index, field, times)
+            stored = batch.column(index)
+            if time_format is None:
+                converted, rows, values = vectors_of(stored, field.type)
+            else:
+                converted, rows, values = times_of(stored, field.type, time_format)
+            batch = batch.set_column(index, field, converted)
             name = name_of_field(field)
             if values:
                 is_dropped = name in self._drop

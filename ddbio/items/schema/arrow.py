@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from ddbio.errors import SchemaError
 from ddbio.items.schema.times import is_time_column, normalize_time
+from ddbio.items.schema.vectors import is_vector, normalize_vector
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -177,6 +178,8 @@ def _default_tag(arrow_type: pa.DataType, path: str) -> str:
     for is_kind, tag in (*_SIMPLE_TAGS, *_STRUCTURED_TAGS):
         if is_kind(arrow_type):
             return tag
+    if is_vector(arrow_type):
+        raise SchemaError(f"{path}: only an attribute of the item itself can be an Arrow {arrow_type}: use a list")
     raise SchemaError(
         f"{path}: no DynamoDB type is an Arrow {arrow_type}: use string, a number type, binary, bool, list, struct or "
         f"map<string, …> and convert after reading"
@@ -230,13 +233,20 @@ def normalize_schema(schema: pa.Schema) -> pa.Schema:
     """
     require_unique(list(schema), "schema")
     attributes = [field for field in schema if field.name != RESCUE_NAME and not is_item_bytes(field)]
-    columns = [normalize_time(field) if is_time_column(field.type) else normalize_field(field, field.name)
-               for field in attributes]  # fmt: skip
+    columns = [_normalize_column(field) for field in attributes]
     if RESCUE_NAME in schema.names and not is_text(schema.field(RESCUE_NAME).type):
         raise SchemaError(
             f"{RESCUE_NAME}: this name is reserved for the rescue column, a string: rename or drop the field"
         )
     return pa.schema([*columns, RESCUE_FIELD])
+
+
+def _normalize_column(field: pa.Field[Any]) -> pa.Field[Any]:
+    if is_time_column(field.type):
+        return normalize_time(field)
+    if is_vector(field.type) and (field.metadata or {}).get(DDB_TYPE, b"L") == b"L":
+        return normalize_vector(field)
+    return normalize_field(field, field.name)
 
 
 def is_attribute_name(name: Any) -> bool:

@@ -31,6 +31,7 @@ from ddbio.items.schema.arrow import (
 from ddbio.items.schema.folded import fold
 from ddbio.items.schema.shape import NOTHING_DECLARED, NOTHING_SEEN, Declared, Shape, join_all
 from ddbio.items.schema.times import format_of_field, parse_format, time_type_of_text, with_format
+from ddbio.items.schema.vectors import is_vector, vector_text, vector_type_of_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -201,8 +202,8 @@ def type_of_text(arrow: str, children: Sequence[pa.Field[Any]]) -> pa.DataType: 
             return pa.large_list(element.with_name(ELEMENT))
         case "map", [item]:
             return pa.map_(pa.string(), item)  # type: ignore[call-overload, no-any-return] # the stubs lack fields
-    if (time := time_type_of_text(arrow)) is not None:
-        return time
+    if (declared := time_type_of_text(arrow) or vector_type_of_text(arrow)) is not None:
+        return declared
     if decimal := _DECIMAL.fullmatch(arrow):
         width, precision, scale = map(int, decimal.groups())
         return pa.decimal128(precision, scale) if width == 128 else pa.decimal256(precision, scale)  # noqa: PLR2004
@@ -232,6 +233,8 @@ def _declared(field: pa.Field[Any], index: int) -> Declared:
     if is_list(arrow_type):
         container = str(arrow_type).partition("<")[0]
         return Declared(f"{tag} {container}", index, _declared(arrow_type.field(0), 0))
+    if is_vector(arrow_type):
+        return Declared(f"{tag} {vector_text(arrow_type)}", index)
     time_format = format_of_field(field)
     return Declared(f"{tag} {arrow_type}" if time_format is None else f"{tag} {arrow_type} {time_format}", index)
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from ddbio.errors import SchemaError
+from ddbio.items.schema.vectors import is_vector, stored_vector
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -180,8 +181,8 @@ def without_format(field: pa.Field[Any]) -> pa.Field[Any]:
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with columns of the attributes themselves instead of time columns."""
-    return pa.schema([stored_field(field) for field in schema])
+    """Return the schema with columns of the attributes themselves instead of time and vector columns."""
+    return pa.schema([stored_vector(field) if is_vector(field.type) else stored_field(field) for field in schema])
 
 
 def stored_field(field: pa.Field[Any], arrow_type: pa.DataType | None = None) -> pa.Field[Any]:

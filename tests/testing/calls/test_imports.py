@@ -107,3 +107,31 @@ def test_an_import_does_not_touch_a_table(importing):
         imported(client, ClientToken="t")
     with pytest.raises(ClientError, match="ImportNotFound"):
         client.describe_import(ImportArn="arn:aws:dynamodb:us-east-1:000000000000:table/tab/import/0-0-0-0-0-0-0-0-0-0")
+
+
+def test_a_new_table_has_vector_indexes(importing):
+    """The index has the imported vectors. A malformed vector is a bad line."""
+    client, bucket = importing
+    index = {
+        "IndexName": "by_meaning",
+        "VectorAttribute": {"AttributeName": "v"},
+        "Projection": {"ProjectionType": "KEYS_ONLY"},
+        "Dimensions": 2,
+        "DistanceFunction": "COSINE",
+    }
+    parameters = {
+        "TableName": "tab",
+        "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
+        "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
+        "BillingMode": "PAY_PER_REQUEST",
+        "VectorIndexes": [index],
+    }
+    vectors = {"a": ["1", "2"], "b": ["1"]}
+    items = [
+        {"Item": {"pk": {"S": key}, "v": {"L": [{"N": text} for text in texts]}}} for key, texts in vectors.items()
+    ]
+    put(bucket, "in/a", b"\n".join(json.dumps(item).encode() for item in items))
+    described = imported(client, TableCreationParameters=parameters)
+    assert (described["ImportedItemCount"], described["ErrorCount"]) == (1, 1)
+    (described_index,) = client.describe_table(TableName="tab")["Table"]["VectorIndexes"]
+    assert (described_index["IndexName"], described_index["ItemCount"]) == ("by_meaning", 1)
