@@ -156,7 +156,7 @@ def expired_rows(rows: pa.Table, ttl: str | None, *, infers: bool) -> pa.Table:
         is_time: Any = pc.and_(pc.greater_equal(due, pa.scalar(0.0)), pc.less_equal(due, pa.scalar(_MAX_SECONDS)))
         seconds = pc.if_else(is_time.fill_null(False), due, deleted_at)  # noqa: FBT003 - the value
     elif infers:
-        raise OptionError("deletes are recognised by the attribute with the expiry time: give ttl")
+        raise OptionError("expired items are recognized by the attribute with the expiry time: give ttl")
     inferred = pc.and_not(marked, rows.column(EXPIRED))
     whole_seconds: Any = seconds.cast(pa.int64(), safe=False)
     at: Any = pc.multiply(whole_seconds, _MICROS).cast(_ONLY_SECONDS)

@@ -56,7 +56,7 @@ class WriterOptions:
     target_file_bytes
         Approximate size of the file: a writer buffers only a small part of it.
     first_rows
-        The rows that are written first; encodings are chosen by them.
+        The rows that are written first. They determine the encodings.
     ratio
         File bytes per byte of Arrow, from a finished file of such rows; None before a file is finished.
     dictionaries

@@ -1,4 +1,4 @@
-"""Search for keys by their hashes, and comparison of two sets of rows by two words per row: hashes of key and item.
+"""Search for keys by their hashes, and comparison of two sets of rows by the hashes of each row's key and item.
 
 The first bits of the hash of a row's key select its bucket. Buckets with equal row counts and sums contain the same
 rows. In the other buckets, differing rows are found by sorting.

@@ -325,13 +325,13 @@ def check_files(
     declared
         Columns that at least one file of the source should have.
     times
-        Such columns of times, which JSON does not have.
+        The declared columns that have times. JSON has no type for times.
 
     Raises
     ------
     SchemaError
-        If a file lacks a column that the write needs, or has times that cannot have their format; if no file has a
-        declared column, and none is JSON, whose later rows may have it.
+        If a file lacks a column that the write needs, or if the type of a column of times does not allow its time
+        format. If no file has a declared column, and no file is JSON: later rows of a JSON file may have the column.
     DecodeError
         If the format of a file is not that of its name.
     """

@@ -381,7 +381,7 @@ class _Rotation:
         return not (self._waiting or self._sent or self._pausing)
 
     def send(self, in_flight: int) -> None:
-        """Send the requests of the next segments, as many as may be in flight."""
+        """Send the requests of the next segments, until ``in_flight`` requests are in flight."""
         while self._waiting and len(self._sent) < in_flight:
             turn = self._waiting.popleft()
             turn.estimate = turn.reading.ask()

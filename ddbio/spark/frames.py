@@ -106,7 +106,8 @@ def write(frame: DataFrame, table: str, **options: Any) -> WriteReport:
     OptionError
         If an option is wrong, or the driver is in another process (Spark Connect).
     DdbioError
-        As a load, before a row is written. An error of a task is Spark's PythonException, which names ddbio's error.
+        As for a load, if the error occurs before a row is written. An error of a task is Spark's PythonException, which
+        names ddbio's error.
     """
     from ddbio.spark import writing  # noqa: PLC0415 - see above
 

@@ -136,7 +136,7 @@ def rename_option(values: Mapping[str, str], own: str, aliases: set[str]) -> dic
 
 
 def describe_read(values: Mapping[str, str]) -> ReadDescription:
-    """Return the description and a sample of the table of the options."""
+    """Return the description of the table that the options name, with a sample of its items."""
     return _described(parse_read_options(values))
 
 

@@ -474,7 +474,7 @@ def _read_errors(path: Path) -> Iterator[None]:
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         raise NotFoundError(f"no file {path}") from error
     except PermissionError as error:
-        raise AccessDeniedError(f"{path} may not be read: check its permissions", resource=str(path)) from error
+        raise AccessDeniedError(f"no permission to read {path}: check its permissions", resource=str(path)) from error
     except OSError as error:
         # A name that is too long, circular links, a broken disk.
         raise TargetError(f"{path} cannot be read ({error.strerror}): check the file", str(path)) from error

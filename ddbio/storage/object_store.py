@@ -57,7 +57,7 @@ class ObjectStore(Protocol):
 
     @property
     def hazard(self) -> str | None:
-        """Anything else that deleting the whole target would delete: the working folder, a bucket; None if nothing."""
+        """Name of a valuable folder or bucket that a deletion of the target would also delete, or None."""
         ...
 
     def create(self, path: str) -> Sink:

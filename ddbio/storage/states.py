@@ -415,7 +415,7 @@ def parse_state(text: bytes, path: str, uri: str = "") -> dict[str, Any]:
     ------
     TargetError
         If it is damaged, or written by another program or by a newer version of ddbio. The message names the file and
-        has an advice.
+        the action.
     """
     file_uri = f"{uri}/{path}" if uri else path
     kind, match = next(

@@ -414,7 +414,7 @@ class DataSide(Side):
         self._reads += 1
         if self._reads > 1 and isinstance(self._data, pa.RecordBatchReader):
             raise OptionError(
-                "a stream can be read once, and examples take a second reading: give a table, or examples=0"
+                "a stream can be read only once, but examples need a second read: give a table, or examples=0"
             )
         if self._is_frame:
             spark = provider("validation of DataFrames")

@@ -154,7 +154,7 @@ def test_a_busy_service_is_no_reason_to_stop_compressing(code, status):
 
 
 def test_other_refusals_of_compressed_bodies_stay():
-    """A throttled or a bad request has nothing to do with compression."""
+    """An error for another reason, such as a bad request, is raised, and compression stays on."""
     picky = Picky("ValidationException", 400)
     source = CompressingSender(picky)
     for _ in range(2):

@@ -234,7 +234,7 @@ def test_an_invalid_state_is_refused(text, says):
     ],
 )  # fmt: skip
 def test_names_and_contents_agree(path, change, says):
-    """Ids, versions and numbers within a file are those of its name; the message names the member."""
+    """A file whose ids, versions or numbers differ from those in its name is refused. The message names the member."""
     with pytest.raises(TargetError, match=says):
         parse_state(text_of({**STATES[path], **change}), path)
 

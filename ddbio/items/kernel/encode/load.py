@@ -297,7 +297,7 @@ class Loader:
         )
 
     def _copy_texts(self, array: Any) -> tuple[int, npt.NDArray[np.int64]]:
-        """Copy the bytes of an array of texts; return their position, and the position and length of each text."""
+        """Copy the bytes of an array of texts. Return the offset of the copy, and each text's offset and length."""
         offsets = offsets_of(array)
         start, n_bytes = int(offsets[0]), int(offsets[-1] - offsets[0])
         data = self._take_data(n_bytes)

@@ -76,7 +76,7 @@ def _measure_items(walk: Any, n_words: int, sizes: Any) -> None:
 
 @inner
 def integer_bytes(value: int) -> Any:
-    """Return the bytes of a number, given as an integer that may be multiplied by any power of ten.
+    """Return the stored size of a number in bytes. The argument is the number multiplied by any power of ten.
 
     Two digits take one byte; leading and trailing zeros take none.
     """
