@@ -188,7 +188,7 @@ def _client(
     )
     try:
         with _SESSION_LOCK:
-            session = _session(spec._identity(), environment)  # noqa: SLF001 - same module
+            session = _session(spec._identity(), environment)  # noqa: SLF001 - its own module
         check_credentials(session.get_credentials())
         region = spec.region or _region(session) or (DEFAULT_REGION if spec.endpoint_url else None)
         make: Any = functools.partial(session.client, service, endpoint_url=spec.endpoint_url, region_name=region)

@@ -144,7 +144,7 @@ class S3Store:
         """
         if not isinstance(source, S3Store) or not entry.size_bytes:
             return None
-        location, origin = self._location(path), source._location(entry.path, is_listed=True)  # noqa: SLF001 - same class
+        location, origin = self._location(path), source._location(entry.path, is_listed=True)  # noqa: SLF001 - its own class
         guard: dict[str, Any] = {"CopySource": origin}
         members = {"CopySourceIfMatch": entry.version, "ExpectedSourceBucketOwner": source.expected_owner}
         guard |= {name: value for name, value in members.items() if value}

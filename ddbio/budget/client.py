@@ -476,20 +476,20 @@ class _ClientReservation:
     def __init__(self, client: BudgetClient, units: float) -> None:
         self._client, self._units = client, units
         self._alone: Reservation | None = None
-        self._state = client._request("reserve", units)  # noqa: SLF001 - same module
+        self._state = client._request("reserve", units)  # noqa: SLF001 - its own module
         self._is_fresh = True
         self._at_seconds = 0.0
 
     def wait_seconds(self) -> float:
         if self._state is not None and not self._is_fresh:
-            self._state = self._client._request("check", self._state.position)  # noqa: SLF001 - same module
+            self._state = self._client._request("check", self._state.position)  # noqa: SLF001 - its own module
         self._is_fresh = False
         if self._state is not None:
             self._at_seconds = self._state.at_seconds
             return min(self._state.wait_seconds, MAX_WAIT_SECONDS)
-        self._client._require_open()  # noqa: SLF001 - same module
+        self._client._require_open()  # noqa: SLF001 - its own module
         if self._alone is None:
-            self._alone = self._client._alone.reserve(self._units)  # noqa: SLF001 - same module
+            self._alone = self._client._alone.reserve(self._units)  # noqa: SLF001 - its own module
         return self._alone.wait_seconds()
 
     def grant(self) -> Grant:

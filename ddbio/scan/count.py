@@ -20,7 +20,6 @@ from ddbio.jobs.prices import Cost
 from ddbio.jobs.report import Clock, PlannedReport
 from ddbio.jobs.table_limits import read_statistics
 from ddbio.jobs.watch import JobOutline, Unwatched
-from ddbio.scan.conditions import selection_of
 from ddbio.scan.describe import describe_scan, scan_tasks, unsampled
 from ddbio.scan.options import ScanOptions
 from ddbio.scan.plan import MAX_SEGMENTS, Resources, Sample, budget_of, check_scan, plan_scan
@@ -33,6 +32,7 @@ from ddbio.scan.segment_counts import (
     sampled_segments,
     skew_of,
 )
+from ddbio.scan.selection import selection_of
 from ddbio.scan.stream import PageStream
 
 if TYPE_CHECKING:

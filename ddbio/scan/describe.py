@@ -35,9 +35,9 @@ from ddbio.jobs.staging import open_staging, require_same_columns, stored_format
 from ddbio.jobs.stores import open_store
 from ddbio.jobs.table_limits import read_statistics
 from ddbio.options.lake_formats import LAKE_FORMATS
-from ddbio.scan.conditions import selection_of
 from ddbio.scan.pages import ReadRequest, scan_pages
 from ddbio.scan.plan import Resources, Sample, ScanPlan, budget_of, check_scan, plan_scan
+from ddbio.scan.selection import selection_of
 from ddbio.scan.stream import ScanTask
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ddbio.jobs.file_estimates import estimate_files
 from ddbio.jobs.prices import Cost
 from ddbio.jobs.table_limits import limits_of
 from ddbio.jobs.watch import JobOutline
-from ddbio.scan.conditions import selection_of
+from ddbio.scan.selection import selection_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

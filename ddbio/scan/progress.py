@@ -30,8 +30,8 @@ from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.jobs.stores import open_store
 from ddbio.options.lake_formats import LAKE_FORMATS
 from ddbio.options.parsing import fixed_options
-from ddbio.scan.conditions import selection_of
 from ddbio.scan.pages import Remainder, remainder_after
+from ddbio.scan.selection import selection_of
 from ddbio.storage.job_state import JobState, require_same
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.meta import META

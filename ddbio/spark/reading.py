@@ -131,7 +131,7 @@ def rename_option(values: Mapping[str, str], own: str, aliases: set[str]) -> dic
     for key, value in values.items():
         name = own if key.lower() in aliases else key
         if renamed.setdefault(name, value) != value:
-            raise OptionError(f"option {name!r} is given twice, as {renamed[name]!r} and as {value!r}: keep one")
+            raise OptionError(f"option {name!r} is set twice, as {renamed[name]!r} and as {value!r}: keep one")
     return renamed
 
 

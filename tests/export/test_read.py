@@ -192,7 +192,7 @@ def test_filtered_export_is_flagged(home, tmp_path):
 
 def test_a_folder_without_export_is_not_an_unfinished_one(home, tmp_path):
     """A folder without any trace of an export is not found; one with a trace is incomplete."""
-    with pytest.raises(NotFoundError, match="holds no manifest-summary"):
+    with pytest.raises(NotFoundError, match="has no manifest-summary"):
         ddbio.read_export(tmp_path)
     (home / "manifest-summary.json").unlink()
     with pytest.raises(ExportIncompleteError, match="not completed"):

@@ -272,7 +272,7 @@ def test_the_same_load_under_another_id_is_recognized(load, server, caplog, tmp_
     note.write_text(json.dumps({"finished": [[0, 14, GROUP]]}))
     third = load(job_id=None)
     assert (third.written, third.resumed_rows, third.earlier_job_id) == (ROWS, 0, again.job_id)
-    assert f"stopped before, as job {again.job_id}, when {15 * GROUP} rows were written" in caplog.text
+    assert f"stopped before, as job {again.job_id}, after {15 * GROUP} rows were written" in caplog.text
     went_on = load(job_id=again.job_id)
     assert (went_on.written, went_on.resumed_rows, went_on.earlier_job_id) == (5 * GROUP, 15 * GROUP, None)
     assert load(job_id=None, mode="create").earlier_job_id is None

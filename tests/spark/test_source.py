@@ -166,7 +166,7 @@ def test_empty_table(read):
     [
         ({"table": "things", "rcupersecnd": "5"}, r"unknown option 'rcupersecnd': did you mean"),
         ({"table": "things", "segments": "many"}, r"option 'segments' has value 'many'"),
-        ({"table": "things", "tablename": "other"}, r"option 'table' is given twice"),
+        ({"table": "things", "tablename": "other"}, r"option 'table' is set twice"),
         ({}, r"option 'table' is missing"),
     ],
 )
