@@ -268,7 +268,7 @@ def add_index(
         raise malformed()
     checked_name(name, "IndexName")
     if name in table.indexes or name in table.vector_indexes:
-        raise invalid_values(f"Duplicate index name: {name} already exists")
+        raise invalid_values(f"Duplicate index name: {name}")
     if projection_type not in _PROJECTIONS:
         raise invalid_values(f"Unknown ProjectionType: {projection_type}")
     keys = _key_schema(schema, types, max_attributes=MAX_INDEX_KEY_ATTRIBUTES if kind == "Global" else 1)
