@@ -27,7 +27,7 @@ _INVALID = (ArithmeticError, AttributeError, DecodeError, LookupError, TypeError
 
 
 @dataclass(frozen=True)
-class Selection:
+class ExportSelection:
     """Items and attributes to read.
 
     Attributes
@@ -74,7 +74,7 @@ class Selection:
 
     def project(self, block: bytes) -> bytes:
         """Return all lines of a block with the selected attributes."""
-        return block if self.columns is None else Selection(None, self.columns).select(block).text
+        return block if self.columns is None else ExportSelection(None, self.columns).select(block).text
 
     def _selected(self, document: Any) -> Any:
         """Return the document with the selected attributes, or None if the condition is false."""
@@ -116,9 +116,9 @@ class SelectedLines:
         return DecodeError(str(error), line=self.numbers[error.line - 1])
 
 
-def selection_of(
+def export_selection(
     summary: ExportSummary, where: str | None, columns: Sequence[str] | None, keys: Sequence[str] | None
-) -> Selection | None:
+) -> ExportSelection | None:
     """Return the selection of the options, or None if they select everything.
 
     Parameters
@@ -144,4 +144,4 @@ def selection_of(
             f"where: an export with the view NEW_IMAGE has only the keys of deleted items, so {other!r} cannot be "
             "tested: test only the key, or export with the view new_and_old_images"
         )
-    return Selection(where, None if columns is None else tuple(columns))
+    return ExportSelection(where, None if columns is None else tuple(columns))

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ddbio.budget import LocalBudget
 from ddbio.errors import DecodeError, SchemaError
-from ddbio.export.selection import Selection, selection_of
+from ddbio.export.selection import ExportSelection, export_selection
 from ddbio.items.change_lines import checked_changes
 from ddbio.items.changes import ChangeDecoder
 from ddbio.items.decode import Decoder, infer_schema_of_bodies
@@ -80,7 +80,7 @@ class ExportColumns:
 
     items: pa.Schema
     keys: tuple[str, ...] | None = None
-    selection: Selection | None = None
+    selection: ExportSelection | None = None
     others: pa.Schema | None = None
 
     @property
@@ -140,7 +140,7 @@ class ProjectingDecoder:
     def __init__(
         self, columns: ExportColumns, on_misfit: OnMisfit, nulls: Literal["merge", "keep"], drop: Sequence[str]
     ) -> None:
-        selection, others = columns.selection or Selection(), columns.others or pa.schema([])
+        selection, others = columns.selection or ExportSelection(), columns.others or pa.schema([])
         self._names = frozenset(selection.columns or ())
         self._columns = normalize_schema(columns.items).names
         self._fails = on_misfit == "fail"
@@ -192,7 +192,7 @@ class SelectingDecoder:
     """
 
     decoder: LineDecoder
-    selection: Selection
+    selection: ExportSelection
     skipped: int = 0
 
     @property
@@ -362,7 +362,7 @@ def export_columns(source: ExportSource, options: ExportReadOptions) -> ExportCo
     schema_option, rules = options.schema, ColumnRules.of(options)
     schema = None if schema_option is None else arrow_schema_of(schema_option)
     if source.summary.kind == "full":
-        selection = selection_of(source.summary, options.where, options.columns, None)
+        selection = export_selection(source.summary, options.where, options.columns, None)
         return _item_columns(source, schema, rules, selection, options.sample_items)
     files, count = _sampled_files(source, options.sample_items)
     changes = itertools.chain.from_iterable(_sample(source, file, count) for file in files)
@@ -373,7 +373,7 @@ def export_columns(source: ExportSource, options: ExportReadOptions) -> ExportCo
         )
     first = next(changes, None)
     keys = () if first is None else tuple(first.keys)
-    selection = None if first is None else selection_of(source.summary, options.where, options.columns, keys)
+    selection = None if first is None else export_selection(source.summary, options.where, options.columns, keys)
     if schema is not None:
         names = {name_of_field(field) for field in schema} if options.columns is None else {*options.columns}
         return ExportColumns(pa.schema([field for field in schema if name_of_field(field) in names]), keys, selection)
@@ -385,7 +385,11 @@ def export_columns(source: ExportSource, options: ExportReadOptions) -> ExportCo
 
 
 def _item_columns(
-    source: ExportSource, schema: pa.Schema | None, rules: ColumnRules, selection: Selection | None, sample_items: int
+    source: ExportSource,
+    schema: pa.Schema | None,
+    rules: ColumnRules,
+    selection: ExportSelection | None,
+    sample_items: int,
 ) -> ExportColumns:
     """Return the columns of items. A sample has the selected attributes of all items, also of those left out."""
     if schema is not None and not rules.sampled:
@@ -406,7 +410,7 @@ def _item_columns(
     return _projected_columns(rules.apply(inferred), selection)
 
 
-def _projected_columns(schema: pa.Schema, selection: Selection | None) -> ExportColumns:
+def _projected_columns(schema: pa.Schema, selection: ExportSelection | None) -> ExportColumns:
     """Return the columns of the selected attributes, and the others if there is no condition."""
     if selection is None or selection.columns is None:
         return ExportColumns(schema, None, selection)

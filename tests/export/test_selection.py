@@ -13,7 +13,7 @@ from item_strategies import ITEMS as ITEM_STRATEGY
 import ddbio
 from ddbio.cli.main import cli
 from ddbio.errors import DecodeError, OptionError, SchemaError
-from ddbio.export.selection import Selection
+from ddbio.export.selection import ExportSelection
 from ddbio.export.tasks import ExportColumns
 from ddbio.scan import conditions
 from ddbio.scan.matching import predicate_of
@@ -239,7 +239,7 @@ def test_a_broken_line_is_an_error_with_its_number(broken):
     """A line that is no item is not left out: the error has its number in the block."""
     block = f'{{"Item":{{"n":{{"N":"1"}}}}}}\n{{"Item":{{"n":{{"N":"9"}}}}}}\n{broken}\n'.encode()
     schema = ddbio.from_dynamodb_json(block.splitlines()[0]).schema
-    decoder = ExportColumns(schema, None, Selection("n > 5")).decoder("rescue", "merge")
+    decoder = ExportColumns(schema, None, ExportSelection("n > 5")).decoder("rescue", "merge")
     with pytest.raises(DecodeError) as caught:
         decoder.decode_batches(block)
     assert caught.value.line == 3
@@ -247,7 +247,7 @@ def test_a_broken_line_is_an_error_with_its_number(broken):
 
 def test_a_selection_is_picklable():
     """Tasks on other machines get the selection after it has been used."""
-    selection = Selection("n > 5", ("n",))
+    selection = ExportSelection("n > 5", ("n",))
     block = b'{"Item":{"n":{"N":"9"},"m":{"N":"1"}}}'
     assert pickle.loads(pickle.dumps(selection)).select(block) == selection.select(block)
     assert pickle.loads(pickle.dumps(selection)).select(block).text == b'{"Item":{"n":{"N":"9"}}}'
