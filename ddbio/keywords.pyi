@@ -556,7 +556,7 @@ class CreateTableKeywords(WaitPolicyKeywords, total=False):
     key: str
     """Key of the table: ``pk:S`` or ``pk:S,sk:N``."""
     gsi: str | Sequence[str]
-    """Global secondary indexes, separated by ``;``: ``name=pk:S,sk:N``. Append ``/KEYS_ONLY`` to project only keys."""
+    """Global indexes, separated by ``;``: ``name=pk:S,sk:N``; ``+`` joins attributes of a key; append ``/KEYS_ONLY``."""
     billing: Literal["on_demand", "provisioned"]
     """Billing mode of the table."""
     rcu: int | None
