@@ -556,7 +556,7 @@ class CreateTableKeywords(WaitPolicyKeywords, total=False):
     key: str
     """Key of the table: ``pk:S`` or ``pk:S,sk:N``."""
     gsi: str | Sequence[str]
-    """Global indexes, separated by ``;``: ``name=pk:S,sk:N``; ``+`` joins attributes of a key; append ``/KEYS_ONLY``."""
+    """Global indexes, separated by ``;``: ``name=pk:S,sk:N``, keys joined by ``+``, ``/KEYS_ONLY`` appended."""
     billing: Literal["on_demand", "provisioned"]
     """Billing mode of the table."""
     rcu: int | None

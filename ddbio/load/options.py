@@ -132,7 +132,7 @@ class CreateTableOptions(WaitPolicyOptions):
     key: Annotated[str, Field(min_length=1)]
     """Key of the table: ``pk:S`` or ``pk:S,sk:N``."""
     gsi: Annotated[tuple[str, ...], BeforeValidator(split_indexes)] = ()
-    """Global indexes, separated by ``;``: ``name=pk:S,sk:N``; ``+`` joins attributes of a key; append ``/KEYS_ONLY``."""
+    """Global indexes, separated by ``;``: ``name=pk:S,sk:N``, keys joined by ``+``, ``/KEYS_ONLY`` appended."""
     billing: Literal["on_demand", "provisioned"] = "on_demand"
     """Billing mode of the table."""
     rcu: Annotated[int, Field(ge=1)] | None = None
